@@ -1,0 +1,1 @@
+"""API types, CRDs and wire formats of Fleetward."""

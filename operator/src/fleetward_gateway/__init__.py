@@ -1,0 +1,1 @@
+"""The gateway: identity, policy, route, stream."""
