@@ -1,0 +1,1 @@
+"""Measured figures: what each promise is, how it is measured, and what came out."""
