@@ -11,7 +11,7 @@ from pathlib import Path
 from e2e.figures.registry import FIGURES
 
 FOLDER = Path(os.environ.get("FLEETWARD_FIGURES", ".local/figures"))
-"""Where measured figures lie; relative to the checkout unless `FLEETWARD_FIGURES` names a folder."""
+"""Where figures lie; relative to the checkout unless `FLEETWARD_FIGURES` names a folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Figure:
         return _COMPARE[self.comparison](value, self.target)
 
 
-def _figure(name: str, promise: str, bound: str, unit: str, command: str) -> Figure:
+def _figure(name: str, promise: str, bound: str, *, unit: str, command: str) -> Figure:
     comparison, target = bound.split()
     if comparison not in _COMPARE:
         raise ValueError(f"figure {name}: unknown comparison {comparison!r}")
@@ -48,137 +48,27 @@ _ENGINE = "make test-engine"
 _CLUSTER = "make bench-cluster"
 
 FIGURES: tuple[Figure, ...] = (
-    _figure(
-        "up-cold-seconds",
-        "make up on a machine with nothing of ours",
-        "<= 900",
-        "s",
-        "make bench-up",
-    ),
-    _figure("up-again-seconds", "make up with the cluster running", "<= 60", "s", "make bench-up"),
-    _figure("up-after-down-seconds", "make up after make down", "<= 90", "s", "make bench-up"),
-    _figure(
-        "down-leftovers",
-        "left by make down: processes, mounts, links, routes, rules",
-        "== 0",
-        "",
-        "make bench-up",
-    ),
-    _figure(
-        "redeploy-seconds",
-        "a one-line change of our Python code reaches the cluster",
-        "<= 60",
-        "s",
-        "make bench-up",
-    ),
-    _figure(
-        "demo-back-seconds",
-        "make up brings the demo back after the end-to-end tests",
-        "<= 60",
-        "s",
-        "make bench-up",
-    ),
-    _figure("test-seconds", "make test", "<= 1500", "s", "make test"),
-    _figure("unit-seconds", "unit and property tests alone", "< 60", "s", "make test-unit"),
-    _figure(
-        "tiny-token-mismatches",
-        "tiny random models in fp64 against transformers: tokens that differ",
-        "== 0",
-        "tokens",
-        _ENGINE,
-    ),
-    _figure(
-        "demo-logit-difference",
-        "demo model in fp32, teacher-forced: largest difference of a logit",
-        "<= 0.0001",
-        "",
-        _ENGINE,
-    ),
-    _figure(
-        "demo-token-mismatches",
-        "demo model: tokens that differ where the top-2 margin > 1e-3",
-        "== 0",
-        "tokens",
-        _ENGINE,
-    ),
-    _figure(
-        "throughput-ratio",
-        "tokens/s over transformers' own continuous batching, same run",
-        ">= 1",
-        "x",
-        "make bench-throughput",
-    ),
-    _figure(
-        "crd-verdict-differences",
-        "generated specs on which pydantic and the API server disagree",
-        "== 0",
-        "specs",
-        "make test-integration",
-    ),
-    _figure(
-        "pairs-same-tenant-hits",
-        "paired prompts: tenant A again reads cached tokens",
-        "== 200",
-        "of 200",
-        _CLUSTER,
-    ),
-    _figure(
-        "pairs-other-tenant-hits",
-        "paired prompts: tenant B reads cached tokens",
-        "== 0",
-        "of 200",
-        _CLUSTER,
-    ),
-    _figure(
-        "purge-blocks-least-pod",
-        "tenant purge: blocks of the scope on the pod with fewer",
-        ">= 1000",
-        "blocks",
-        _CLUSTER,
-    ),
-    _figure(
-        "purge-seconds", "tenant purge on 2 pods while another tenant decodes", "< 2", "s", _CLUSTER
-    ),
-    _figure(
-        "purge-flips-missed",
-        "flipped bytes of that evidence that verification did not catch",
-        "== 0",
-        "bytes",
-        _CLUSTER,
-    ),
-    _figure(
-        "purge-without-removal-incomplete",
-        "a build with removal switched off ends Incomplete",
-        "== 1",
-        "",
-        _CLUSTER,
-    ),
-    _figure(
-        "idle-writes",
-        "20 idle services for 5 minutes: writes of ours beyond the lease",
-        "== 0",
-        "writes",
-        _CLUSTER,
-    ),
-    _figure(
-        "kills-survived",
-        "operator killed -9 at random moments of create, update, delete: converged",
-        "== 20",
-        "of 20",
-        _CLUSTER,
-    ),
-    _figure(
-        "kills-slowest-seconds",
-        "slowest convergence after the successor leads",
-        "<= 30",
-        "s",
-        _CLUSTER,
-    ),
-    _figure(
-        "kills-orphans-duplicates",
-        "orphans and duplicates after those kills",
-        "== 0",
-        "objects",
-        _CLUSTER,
-    ),
+    _figure("up-cold-seconds", "make up on a machine with nothing of ours", "<= 900", unit="s", command="make bench-up"),
+    _figure("up-again-seconds", "make up with the cluster running", "<= 60", unit="s", command="make bench-up"),
+    _figure("up-after-down-seconds", "make up after make down", "<= 90", unit="s", command="make bench-up"),
+    _figure("down-leftovers", "left by make down: processes, mounts, links, routes, rules", "== 0", unit="", command="make bench-up"),
+    _figure("redeploy-seconds", "a one-line change of our Python code reaches the cluster", "<= 60", unit="s", command="make bench-up"),
+    _figure("demo-back-seconds", "make up brings the demo back after the end-to-end tests", "<= 60", unit="s", command="make bench-up"),
+    _figure("test-seconds", "make test", "<= 1500", unit="s", command="make test"),
+    _figure("unit-seconds", "unit and property tests alone", "< 60", unit="s", command="make test-unit"),
+    _figure("tiny-token-mismatches", "tiny random models in fp64 against transformers: tokens that differ", "== 0", unit="tokens", command=_ENGINE),
+    _figure("demo-logit-difference", "demo model in fp32, teacher-forced: largest difference of a logit", "<= 0.0001", unit="", command=_ENGINE),
+    _figure("demo-token-mismatches", "demo model: tokens that differ where the top-2 margin > 1e-3", "== 0", unit="tokens", command=_ENGINE),
+    _figure("throughput-ratio", "tokens/s over transformers" own continuous batching, same run", ">= 1", unit="x", command="make bench-throughput"),
+    _figure("crd-verdict-differences", "generated specs on which pydantic and the API server disagree", "== 0", unit="specs", command="make test-integration"),
+    _figure("pairs-same-tenant-hits", "paired prompts: tenant A again reads cached tokens", "== 200", unit="of 200", command=_CLUSTER),
+    _figure("pairs-other-tenant-hits", "paired prompts: tenant B reads cached tokens", "== 0", unit="of 200", command=_CLUSTER),
+    _figure("purge-blocks-least-pod", "tenant purge: blocks of the scope on the pod with fewer", ">= 1000", unit="blocks", command=_CLUSTER),
+    _figure("purge-seconds", "tenant purge on 2 pods while another tenant decodes", "< 2", unit="s", command=_CLUSTER),
+    _figure("purge-flips-missed", "flipped bytes of that evidence that verification did not catch", "== 0", unit="bytes", command=_CLUSTER),
+    _figure("purge-without-removal-incomplete", "a build with removal switched off ends Incomplete", "== 1", unit="", command=_CLUSTER),
+    _figure("idle-writes", "20 idle services for 5 minutes: writes of ours beyond the lease", "== 0", unit="writes", command=_CLUSTER),
+    _figure("kills-survived", "operator killed -9 at random moments of create, update, delete: converged", "== 20", unit="of 20", command=_CLUSTER),
+    _figure("kills-slowest-seconds", "slowest convergence after the successor leads", "<= 30", unit="s", command=_CLUSTER),
+    _figure("kills-orphans-duplicates", "orphans and duplicates after those kills", "== 0", unit="objects", command=_CLUSTER),
 )

@@ -1,0 +1,1 @@
+"""Tests of the figures' registry, record and report."""
