@@ -1,0 +1,1 @@
+"""Real pods on the local cluster, which these tests take from an empty state."""

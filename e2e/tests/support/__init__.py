@@ -1,0 +1,1 @@
+"""What end-to-end tests share: the cluster, manifests, the gateway, the audit log."""
