@@ -1,0 +1,178 @@
+"""A small client of the API server: JSON in and out, streams, typed errors, always a timeout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import orjson
+
+from fleetward_kube.connection import Connection, load_connection
+from fleetward_kube.errors import KubeError, error_from_status
+
+MAX_TIMEOUT_S = 20.0
+"""No call other than a watch may take longer."""
+
+APPLY = "application/apply-patch+yaml"
+"""Content type of server-side apply (JSON is YAML)."""
+
+MERGE_PATCH = "application/merge-patch+json"
+
+_CONNECT_S = 5.0
+_FIRST_REFUSAL = 300
+
+
+class KubeClient:
+    """An open session to one API server; use it as an async context manager.
+
+    `KubeClient.from_environment()` finds the server when it is entered;
+    `KubeClient(connection)` takes one that is already known.
+    """
+
+    def __init__(self, connection: Connection | None = None) -> None:
+        self._known = connection
+        self._environ: Mapping[str, str] = {}
+        self._connection: Connection | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """A client of the server that `KUBECONFIG` names, else of the pod's own cluster.
+
+        Entering it raises `KubeError` (`NotConfigured`) when there is neither.
+        """
+        client = cls()
+        client._environ = os.environ if environ is None else environ
+        return client
+
+    async def __aenter__(self) -> Self:
+        self._connection = self._known or await load_connection(self._environ)
+        # No limit: each watch holds a connection for minutes, calls must never queue behind them.
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._connection.tls or True)
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+        timeout: float = MAX_TIMEOUT_S,  # noqa: ASYNC109 - the HTTP client's own timeout
+    ) -> dict[str, Any]:
+        """One call; the parsed JSON object of a 2xx answer.
+
+        Args:
+            method: HTTP method, upper case.
+            path: absolute path on the server, such as `/api/v1/namespaces/a/configmaps/b`.
+            query: URL parameters.
+            body: sent as JSON; `bytes` are sent as they are.
+            content_type: of the body; see `APPLY` and `MERGE_PATCH`.
+            timeout: seconds for the whole call, at most `MAX_TIMEOUT_S`.
+
+        Raises:
+            KubeError: any other answer, or none.
+        """
+        data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+        limits = aiohttp.ClientTimeout(total=min(timeout, MAX_TIMEOUT_S), sock_connect=_CONNECT_S)
+        headers = {} if data is None else {"Content-Type": content_type}
+        async with self._answer(
+            method, path, query=query, data=data, headers=headers, limits=limits
+        ) as response:
+            content = await response.read()
+        return _parsed_object(content, status=response.status)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], quiet_s: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """A GET whose body is read as it comes; no end in time, only in silence.
+
+        Args:
+            path: absolute path on the server.
+            query: URL parameters.
+            quiet_s: seconds without a byte after which the stream counts as dead.
+
+        Raises:
+            KubeError: a refusal, or (`Timeout`, `Unreachable`) a stream that broke off.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=quiet_s)
+        async with self._answer(
+            "GET", path, query=query, data=None, headers={}, limits=limits
+        ) as response:
+            yield response.content
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None,
+        data: bytes | None,
+        headers: dict[str, str],
+        limits: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self._session is None or self._connection is None:
+            raise RuntimeError("KubeClient is used outside its `async with` block")
+        try:
+            authorization = await self._connection.authorization()
+            if authorization:
+                headers["Authorization"] = authorization
+            async with self._session.request(
+                method,
+                self._connection.server + path,
+                params=query,
+                data=data,
+                headers={"Accept": "application/json", **headers},
+                timeout=limits,
+                allow_redirects=False,
+                server_hostname=self._connection.server_hostname,
+            ) as response:
+                if response.status >= _FIRST_REFUSAL:
+                    text = await response.read()
+                    raise error_from_status(_lenient_json(text), http_status=response.status)
+                yield response
+        except TimeoutError as error:
+            raise KubeError(
+                0, "Timeout", f"{method} {path}: the API server did not answer in time"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise KubeError(0, "Unreachable", f"{method} {path}: {error}") from error
+
+
+def _lenient_json(content: bytes) -> object:
+    try:
+        return orjson.loads(content)
+    except ValueError:
+        return content.decode("utf-8", "replace")
+
+
+def _parsed_object(content: bytes, *, status: int) -> dict[str, Any]:
+    try:
+        value = orjson.loads(content)
+    except ValueError as error:
+        raise KubeError(
+            status, "Malformed", f"the API server's body is not JSON: {error}"
+        ) from None
+    if not isinstance(value, dict):
+        raise KubeError(status, "Malformed", "the API server's body is not a JSON object")
+    return value

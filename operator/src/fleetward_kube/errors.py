@@ -1,0 +1,63 @@
+"""What a call to the API server can end with, other than an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_RETRYABLE = frozenset({0, 429, 500, 502, 503, 504})
+
+
+class KubeError(Exception):
+    """A refused or failed call.
+
+    Attributes:
+        status: HTTP status; 0 when no answer came (unreachable, timed out, broken off).
+        reason: the API server's machine-readable reason (`NotFound`, `Conflict`, `Expired`, …),
+            or `Unreachable`, `Timeout`, `Malformed` when the fault is on the way.
+        message: one sentence for people.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{reason} ({status}): {message}" if status else f"{reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def retryable(self) -> bool:
+        """True when the same call may succeed later without anyone changing it."""
+        return self.status in _RETRYABLE
+
+    @property
+    def not_found(self) -> bool:
+        """True when the object (or its kind) is not there."""
+        return self.status == 404  # noqa: PLR2004 - the status is the name
+
+    @property
+    def conflict(self) -> bool:
+        """True when a precondition, a field manager or an existing object stood in the way."""
+        return self.status == 409  # noqa: PLR2004 - the status is the name
+
+    @property
+    def expired(self) -> bool:
+        """True when the resource version asked for is no longer kept: list again."""
+        return self.status == 410  # noqa: PLR2004 - the status is the name
+
+
+def error_from_status(body: object, *, http_status: int) -> KubeError:
+    """The error told by a `metav1.Status`, or by any other body of a failed call.
+
+    Args:
+        body: parsed JSON, or the text of a body that was not JSON.
+        http_status: used where the body names no code.
+    """
+    if not isinstance(body, dict):
+        text = str(body).strip()[:500] or "the API server gave no reason"
+        return KubeError(http_status, "Unknown", text)
+    fields: dict[str, Any] = body
+    code = fields.get("code")
+    return KubeError(
+        code if isinstance(code, int) and code else http_status,
+        str(fields.get("reason") or "Unknown"),
+        str(fields.get("message") or "the API server gave no reason"),
+    )
