@@ -52,7 +52,13 @@ class Cluster:
         """Apply manifests server-side, in order, as a person with kubectl would."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
         self.run(
-            "apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-", stdin=text
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--validate=strict",
+            "-f",
+            "-",
+            stdin=text,
         )
 
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> Manifest:

@@ -1,0 +1,60 @@
+"""A purge's evidence as the cluster keeps it, and its time as the audit log saw it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from e2e.tests.support.audit import writes
+from e2e.tests.support.kubectl import Cluster
+from fleetward_api.keys import VerifyKey
+
+RELEASE = "fleetward-system"
+
+
+def evidence_of(cluster: Cluster, purge: str) -> bytes:
+    """All chunks of a purge's evidence, joined in order."""
+    chunks = cluster.find("configmaps", namespace=RELEASE, labels=f"fleetward.io/purge={purge}")
+    assert chunks, f"no evidence of {purge}"
+    assert all(chunk["immutable"] for chunk in chunks)
+    in_order = sorted(chunks, key=lambda chunk: int(chunk["metadata"]["name"].rsplit("-", 1)[1]))
+    return "".join(chunk["data"]["evidence.jsonl"] for chunk in in_order).encode()
+
+
+def key_fingerprint(cluster: Cluster) -> str:
+    """The fingerprint of the operator's signing key, from the trust ConfigMap."""
+    trust = cluster.get("configmap", "fleetward-trust", namespace=RELEASE)
+    return VerifyKey.from_b64(trust["data"]["operator.pub"]).fingerprint
+
+
+def purge_blocks(evidence: bytes) -> list[int]:
+    """Device blocks removed, for each engine's receipt in the evidence."""
+    found = []
+    for line in evidence.decode().splitlines():
+        receipt = _receipt_in(json.loads(line))
+        tiers = receipt.get("tiers", []) if receipt else []
+        found += [int(tier["blocks"]) for tier in tiers if tier["tier"] == "device"]
+    return found
+
+
+def _receipt_in(value: object) -> dict[str, list[dict[str, object]]] | None:
+    if isinstance(value, dict):
+        if "purgeUid" in value and "tiers" in value:
+            return value
+        inner = (_receipt_in(each) for each in value.values())
+        return next((each for each in inner if each), None)
+    return None
+
+
+def purge_seconds(cluster: Cluster, purge: str) -> float:
+    """Seconds from the purge's creation to the last write of its status."""
+    everything = {
+        "since": datetime.fromisoformat("2000-01-01T00:00:00+00:00"),
+        "until": datetime.fromisoformat("9000-01-01T00:00:00+00:00"),
+    }
+    seen = [
+        write
+        for write in writes(cluster.audit_log, users="", **everything)
+        if write.resource == "cachepurges" and write.name.endswith(f"/{purge}")
+    ]
+    return (seen[-1].at - seen[0].at).total_seconds()
