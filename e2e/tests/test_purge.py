@@ -5,6 +5,9 @@ from __future__ import annotations
 import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from fleetward_api.evidence import verify_evidence
 
 from e2e.figures.record import record
 from e2e.tests.support import manifests
@@ -13,7 +16,6 @@ from e2e.tests.support.gateway import Gateway
 from e2e.tests.support.images import image_without_removal
 from e2e.tests.support.kubectl import Cluster, eventually
 from e2e.tests.support.services import ready
-from fleetward_api.evidence import verify_evidence
 
 _ENGINE = {"kvMemory": "768Mi", "maxModelLen": 4096, "blockSize": 16}
 
@@ -31,7 +33,7 @@ def test_a_purge_is_fast_and_its_evidence_holds(
     )
     ready(cluster, "purged", playground, within=180)
     _fill(tenants["ada"], "purged")
-    with _decoding(tenants["bob"], "purged") as bob:
+    with _Decoding(tenants["bob"], "purged") as bob:
         _purge(cluster, "forget-ada", "ada", phase="Completed")
     assert bob.error is None
     evidence = evidence_of(cluster, "forget-ada")
@@ -95,7 +97,7 @@ def _fill(gateway: Gateway, model: str) -> None:
         list(pool.map(_one, range(64)))
 
 
-class _decoding:  # noqa: N801 (reads as a statement: `with _decoding(…)`)
+class _Decoding:
     """A tenant that streams a long answer as long as the block runs."""
 
     def __init__(self, gateway: Gateway, model: str) -> None:
@@ -105,7 +107,7 @@ class _decoding:  # noqa: N801 (reads as a statement: `with _decoding(…)`)
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._stream, daemon=True)
 
-    def __enter__(self) -> _decoding:
+    def __enter__(self) -> Self:
         self._thread.start()
         assert self._started.wait(60), "the other tenant never got a token"
         return self

@@ -1,4 +1,4 @@
-"""Manifests of the end-to-end tests: small, in a namespace of their own, on the simulated runner."""
+"""Manifests of the end-to-end tests: small, and on the simulated runner."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def policy(name: str, *, namespace: str, **spec: Any) -> Manifest:
 def service(
     name: str, *, namespace: str, team: str = TEAM, replicas: int = 1, **spec: Any
 ) -> Manifest:
-    """An InferenceService on the simulated runner, served as `name`; `spec` overrides its fields."""
+    """An InferenceService on the simulated runner, served as `name`; `spec` overrides fields."""
     return {
         "apiVersion": "fleetward.io/v1alpha1",
         "kind": "InferenceService",
