@@ -114,7 +114,7 @@ def build(
     with steps.step(f"build {name} from source (kept in the cache)", lambda: count_lines(log)):
         status = compile_into_log(argv, log=log, settings=settings)
     if status != 0:
-        raise CommandFailed(explain(argv[:2] + [package], status, log.read_text()))
+        raise CommandFailed(explain([*argv[:2], package], status, log.read_text()))
     shutil.move(partial, into / name)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cluster.addresses import POD_RANGE
+from e2e.cluster.configfile import write_config
 from e2e.cluster.health import Client, https_ok_unverified
 from e2e.cluster.processes import Program
 
@@ -25,14 +26,15 @@ rules:
 class ControlPlane:
     """One control plane: its folder, ports and addresses.
 
-    ``bind`` is where the API server listens, ``advertise`` the address that pods reach it under.
+    ``bind`` is where the API server listens, ``advertise`` the address that pods reach it under
+    (none: it is for programs outside of any cluster, and ``kubernetes.default`` leads nowhere).
     ``scheduler_port`` and ``controller_manager_port`` 0 means: serves no port of its own.
     """
 
     kube: Path
     folder: Path
     bind: str
-    advertise: str
+    advertise: str | None
     service_range: str
     api_port: int
     etcd_port: int
@@ -57,14 +59,14 @@ class ControlPlane:
         """Asks the API server as its administrator."""
         return Client(self.api_port, self.pki)
 
-    def command(self, name: str, **flags: object) -> tuple[str, ...]:
-        """``kube <name> --flag=value …``; underscores in the names stand for dashes."""
+    def command(self, program: str, /, **flags: object) -> tuple[str, ...]:
+        """``kube <program> --flag=value …``; underscores in the names stand for dashes."""
         words = (f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items())
-        return (str(self.kube), name, *words)
+        return (str(self.kube), program, *words)
 
 
 def etcd(plane: ControlPlane) -> Program:
-    """The store. Without fsync: a power cut may lose a test cluster, a killed process loses none."""
+    """The store; without fsync, so that a power cut may lose it and a killed process does not."""
     here = f"https://127.0.0.1:{plane.etcd_port}"
     peer = f"https://127.0.0.1:{plane.etcd_peer_port}"
     certificate, key = plane.pki / "etcd.crt", plane.pki / "etcd.key"
@@ -99,8 +101,6 @@ def api_server(plane: ControlPlane) -> Program:
     pki = plane.pki
     argv = plane.command(
         "kube-apiserver",
-        bind_address=plane.bind,
-        advertise_address=plane.advertise,
         secure_port=plane.api_port,
         tls_cert_file=pki / "apiserver.crt",
         tls_private_key_file=pki / "apiserver.key",
@@ -110,6 +110,7 @@ def api_server(plane: ControlPlane) -> Program:
         allow_privileged="true",
         profiling="false",
         service_cluster_ip_range=plane.service_range,
+        **address_flags(plane),
         **store_flags(plane),
         **token_flags(plane),
         **kubelet_flags(plane),
@@ -117,6 +118,13 @@ def api_server(plane: ControlPlane) -> Program:
         **audit_flags(plane),
     )
     return Program("kube-apiserver", argv, healthy=lambda: plane.client.ok("/readyz"))
+
+
+def address_flags(plane: ControlPlane) -> dict[str, object]:
+    """Where it listens, and what the endpoints of the service ``kubernetes`` say."""
+    if plane.advertise is None:
+        return {"bind_address": plane.bind, "endpoint_reconciler_type": "none"}
+    return {"bind_address": plane.bind, "advertise_address": plane.advertise}
 
 
 def store_flags(plane: ControlPlane) -> dict[str, object]:
@@ -164,7 +172,7 @@ def aggregation_flags(plane: ControlPlane) -> dict[str, object]:
 def audit_flags(plane: ControlPlane) -> dict[str, object]:
     """Written before the answer is sent, so that a test finds its own request in the log."""
     return {
-        "audit_policy_file": plane.config / "audit-policy.yaml",
+        "audit_policy_file": write_config(plane.config, "audit-policy.yaml", AUDIT_POLICY),
         "audit_log_path": plane.folder / "audit.log",
         "audit_log_mode": "blocking",
         "audit_log_maxsize": 200,
@@ -190,6 +198,9 @@ def controller_manager(plane: ControlPlane) -> Program:
         cluster_signing_key_file=plane.pki / "ca.key",
         allocate_node_cidrs="true",
         cluster_cidr=POD_RANGE,
+        # The default (20 a second) alone makes the first start three seconds longer.
+        kube_api_qps=500,
+        kube_api_burst=1000,
         service_cluster_ip_range=plane.service_range,
         profiling="false",
     )
