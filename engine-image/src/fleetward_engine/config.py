@@ -1,0 +1,66 @@
+"""What an engine is told at start; every value is checked here, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fleetward_engine.errors import ConfigInvalid
+
+Runner = Literal["torch", "simulated"]
+Dtype = Literal["auto", "bfloat16", "float32", "float64"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Settings of one engine; the names are those that vLLM's users already type.
+
+    `max_model_len` None means the model's own context length. `kv_cache_memory_bytes` None lets
+    the runner choose (see `kv_memory.py`). `dtype` "auto" is bfloat16 where the device has
+    instructions for it, else float32; "float64" is for tests against references.
+
+    Raises:
+        ConfigInvalid: a value is out of range or contradicts another; the message names both.
+    """
+
+    model_uri: str
+    served_model_names: tuple[str, ...]
+    model_digest: str | None = None
+    runner: Runner = "torch"
+    dtype: Dtype = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 1024
+    block_size: int = 32
+    kv_cache_memory_bytes: int | None = None
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    scheduling_policy: Literal["fcfs"] = "fcfs"
+    simulation_profile: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what can't work before a model is loaded for it."""
+        if not self.served_model_names:
+            raise ConfigInvalid("no served model name: give --served-model-name at least once")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "block_size"):
+            _require_positive(name, getattr(self, name))
+        for name in ("max_model_len", "kv_cache_memory_bytes"):
+            if getattr(self, name) is not None:
+                _require_positive(name, getattr(self, name))
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigInvalid(
+                f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
+                f"max_num_seqs ({self.max_num_seqs}): each running request decodes one token a step"
+            )
+        if self.scheduling_policy != "fcfs":
+            raise ConfigInvalid(
+                f"scheduling_policy {self.scheduling_policy!r} is not available: use 'fcfs'"
+            )
+        if self.simulation_profile is not None and self.runner != "simulated":
+            raise ConfigInvalid("simulation_profile needs runner 'simulated'")
+
+
+def _require_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise ConfigInvalid(f"{name} must be at least 1, not {value}")

@@ -1,0 +1,280 @@
+"""The engine in one sentence: schedule, run, update.
+
+Single-threaded and without a clock or thread of its own: whoever drives it calls `step` while
+`has_work`. Requests enter through `add_request` and leave only in the outputs of `step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from typing import Literal
+
+from fleetward_api.scope import Scope
+from fleetward_engine.config import EngineConfig
+from fleetward_engine.counters import Counters
+from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.generation import Generation
+from fleetward_engine.kv_cache import KvCache
+from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput
+from fleetward_engine.outputs import EngineStats, FenceResult, PurgeCounts, RequestOutput
+from fleetward_engine.refusal import refuse_impossible
+from fleetward_engine.request import Request
+from fleetward_engine.scheduler import ScheduledSequence, Scheduler, SchedulerLimits
+from fleetward_engine.sequence import Sequence
+from fleetward_engine.tokenizer import Tokenizer
+
+
+class Engine:
+    """Continuous batching over a paged, governed KV cache.
+
+    Args:
+        clock: monotonic seconds; TTLs and progress are measured by it.
+
+    Raises:
+        ConfigInvalid: the configuration can't work with this model.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: ModelRunner,
+        tokenizer: Tokenizer,
+        clock: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.max_model_len = _max_model_len(config, runner)
+        self._runner = runner
+        self._clock = clock
+        self._kv_cache = KvCache(
+            num_blocks=runner.num_blocks,
+            block_size=runner.block_size,
+            enable_prefix_caching=config.enable_prefix_caching,
+        )
+        limits = SchedulerLimits(
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            enable_chunked_prefill=config.enable_chunked_prefill,
+        )
+        self._scheduler = Scheduler(limits, self._kv_cache)
+        self._generations: dict[str, Generation] = {}
+        self._closing: list[RequestOutput] = []
+        self._counters = Counters(last_progress=clock())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` would do anything."""
+        return bool(self._generations or self._closing)
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises:
+            RequestRefused: it can never be served, or its id is in use.
+        """
+        refuse_impossible(
+            request,
+            max_model_len=self.max_model_len,
+            max_kv_tokens=self._runner.num_blocks * self._runner.block_size,
+            vocab_size=self._runner.vocab_size,
+            known_ids=self._generations.keys(),
+        )
+        if not self.has_work:
+            self._counters.last_progress = self._clock()
+        self._counters.arrivals += 1
+        sequence = Sequence(request, order=self._counters.arrivals)
+        self._generations[request.request_id] = Generation(sequence, self.tokenizer)
+        self._scheduler.add(sequence)
+
+    def abort_request(self, request_id: str) -> bool:
+        """Drop a request; no output follows. False if it is not (or no longer) here."""
+        generation = self._generations.pop(request_id, None)
+        if generation is None:
+            return False
+        self._scheduler.remove(generation.sequence)
+        self._overwrite_dirty()
+        return True
+
+    def step(self) -> list[RequestOutput]:
+        """Run one step; returns what each request gained, in no promised order."""
+        now = self._clock()
+        self._kv_cache.expire(now)
+        outputs, self._closing = self._closing, []
+        plan = self._scheduler.schedule(now)
+        self._counters.preemptions += plan.num_preempted
+        self._overwrite_dirty()
+        if plan.scheduled:
+            sampled = self._runner.run(self._step_input(plan.scheduled))
+            outputs += self._update(plan.scheduled, sampled)
+            self._counters.steps += 1
+        self._overwrite_dirty()
+        self._counters.last_progress = self._clock()
+        return outputs
+
+    def preempt(self, request_id: str) -> bool:
+        """Take a running request's blocks; it recomputes. False if it is not running."""
+        generation = self._generations.get(request_id)
+        if generation is None or generation.sequence not in self._scheduler.running:
+            return False
+        self._scheduler.preempt(generation.sequence)
+        self._counters.preemptions += 1
+        self._overwrite_dirty()
+        return True
+
+    def stats(self) -> EngineStats:
+        """Counters and gauges as of now."""
+        pool, index = self._kv_cache.pool, self._kv_cache.index
+        return EngineStats(
+            running=len(self._scheduler.running),
+            waiting=len(self._scheduler.waiting),
+            kv_blocks_total=pool.num_blocks,
+            kv_blocks_used=pool.num_in_use,
+            cached_blocks=len(index),
+            prefix_query_tokens=self._kv_cache.query_tokens,
+            prefix_hit_tokens=self._kv_cache.hit_tokens,
+            prompt_tokens=self._counters.prompt_tokens,
+            generation_tokens=self._counters.generation_tokens,
+            preemptions=self._counters.preemptions,
+            failed_logits=self._counters.failed_logits,
+            steps=self._counters.steps,
+            last_progress=self._counters.last_progress,
+            scope_counts={scope: index.counts(scope) for scope in index.scopes()},
+        )
+
+    def in_flight(self, scope: Scope, floor: int) -> int:
+        """Requests here of the scope that were authorised below the floor."""
+        return len(self._below(scope, floor))
+
+    def fence(self, scope: Scope, floor: int, in_flight: Literal["Finish", "Abort"]) -> FenceResult:
+        """From now on, requests of the scope from below the floor use and leave no cache.
+
+        Those in flight finish uncached, or end with finish reason "abort" in the next `step`.
+        """
+        self._kv_cache.fence(scope, floor)
+        affected = self._below(scope, floor)
+        if in_flight == "Finish":
+            return FenceResult(finishing=len(affected), aborted=0)
+        for generation in affected:
+            self.abort_request(generation.request_id)
+            self._closing.append(generation.close("abort"))
+        return FenceResult(finishing=0, aborted=len(affected))
+
+    def purge(self, scope: Scope, floor: int, *, scrub: bool) -> PurgeCounts:
+        """Remove the scope's entries from below the floor and overwrite its bytes now.
+
+        Fences too. Ask again once `in_flight` is 0 if `blocks_in_use` was not: the counts of the
+        second answer are of what was left.
+        """
+        purged = self._kv_cache.purge(scope, floor, scrub=scrub)
+        self._overwrite_dirty()
+        return PurgeCounts(
+            index_entries=len(purged.keys),
+            blocks=len(purged.blocks),
+            bytes=len(purged.blocks) * self._runner.block_bytes,
+            blocks_in_use=purged.blocks_in_use,
+            counts=self._kv_cache.index.counts(scope),
+            removed_keys=purged.keys,
+        )
+
+    def probe(self, keys: SequenceOf[bytes]) -> int:
+        """How many of these keys the lookup that requests use still finds."""
+        return self._kv_cache.probe(keys, self._clock())
+
+    def recount(self, scope: Scope, floor: int) -> int:
+        """Index entries of the scope from below the floor, by scanning all entries."""
+        return self._kv_cache.index.recount(scope, floor)
+
+    def residue(self, scope: Scope, floor: int) -> int:
+        """Blocks that still carry bytes of the scope from below the floor, by scanning all."""
+        return len(self._kv_cache.pool.owned_below(scope, floor))
+
+    def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
+        """Shorten the TTLs of what is cached already (a stricter policy came in force)."""
+        self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
+
+    def expire(self, now: float) -> int:
+        """Drop entries past their TTL and overwrite them; `step` does so too. For idle times."""
+        expired = self._kv_cache.expire(now)
+        self._overwrite_dirty()
+        return expired
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError when the engine's books contradict each other."""
+        self._kv_cache.check_integrity(self._scheduler.running)
+        if len(list(self._scheduler)) != len(self._generations):
+            raise AssertionError("a request is in no queue, or in two")
+        if any(sequence.block_table for sequence in self._scheduler.waiting):
+            raise AssertionError("a waiting sequence holds blocks")
+
+    def _below(self, scope: Scope, floor: int) -> list[Generation]:
+        contexts = [(each, each.sequence.request.cache) for each in self._generations.values()]
+        return [each for each, cache in contexts if cache.scope == scope and cache.floor < floor]
+
+    def _overwrite_dirty(self) -> None:
+        dirty = self._kv_cache.pool.take_dirty()
+        if dirty:
+            self._runner.zero_blocks(dirty)
+
+    def _step_input(self, scheduled: SequenceOf[ScheduledSequence]) -> StepInput:
+        token_ids: list[int] = []
+        positions: list[int] = []
+        offsets = [0]
+        for item in scheduled:
+            start = item.sequence.num_computed
+            token_ids += item.sequence.token_ids[start : start + item.num_tokens]
+            positions += range(start, start + item.num_tokens)
+            offsets.append(len(token_ids))
+        return StepInput(
+            token_ids=token_ids,
+            positions=positions,
+            row_offsets=offsets,
+            block_tables=[item.sequence.block_table for item in scheduled],
+            sample_rows=[
+                self._generations[item.sequence.request.request_id].sample_row(row)
+                for row, item in enumerate(scheduled)
+                if item.samples
+            ],
+        )
+
+    def _update(
+        self, scheduled: SequenceOf[ScheduledSequence], sampled: SequenceOf[Sampled]
+    ) -> list[RequestOutput]:
+        for item in scheduled:
+            item.sequence.num_computed += item.num_tokens
+        sampling = [item.sequence for item in scheduled if item.samples]
+        now = self._clock()
+        return [
+            self._advance(sequence, one, now)
+            for sequence, one in zip(sampling, sampled, strict=True)
+        ]
+
+    def _advance(self, sequence: Sequence, sampled: Sampled, now: float) -> RequestOutput:
+        generation = self._generations[sequence.request.request_id]
+        failed = sampled.token_id is None
+        if failed:
+            self._counters.failed_logits += 1
+        else:
+            self._kv_cache.commit(sequence, now)
+            self._counters.generation_tokens += 1
+            if sequence.num_output_tokens == 0:
+                self._counters.prompt_tokens += sequence.num_prompt_tokens
+        output = generation.advance(sampled)
+        if output.finish_reason is not None:
+            del self._generations[generation.request_id]
+            self._scheduler.remove(sequence, failed=failed)
+        return output
+
+
+def _max_model_len(config: EngineConfig, runner: ModelRunner) -> int:
+    wanted = config.max_model_len or runner.max_model_len
+    if wanted > runner.max_model_len:
+        raise ConfigInvalid(
+            f"max_model_len {wanted} is more than the model's own {runner.max_model_len}"
+        )
+    if not config.enable_chunked_prefill and config.max_num_batched_tokens < wanted:
+        raise ConfigInvalid(
+            f"without chunked prefill max_num_batched_tokens ({config.max_num_batched_tokens}) "
+            f"must be at least max_model_len ({wanted})"
+        )
+    return wanted

@@ -1,0 +1,56 @@
+"""The engine's faults, each with what to do about it in its message.
+
+FleetwardError
+└── EngineError
+    ├── ConfigInvalid      the engine was started with values that can't work
+    ├── ModelUnavailable   the model source doesn't exist, or isn't the one that was pinned
+    ├── ModelUnsupported   the model exists, but this engine has no code for it
+    ├── RequestRefused     this request can never be served
+    └── ChatRefused        these messages don't fit the model's chat template
+"""
+
+from __future__ import annotations
+
+from fleetward_api.errors import FleetwardError
+
+
+class EngineError(FleetwardError):
+    """Root of the engine's faults."""
+
+
+class ConfigInvalid(EngineError):
+    """A setting is out of range or contradicts another."""
+
+    default_reason = "ConfigInvalid"
+
+
+class ModelUnavailable(EngineError):
+    """No model file where the source points, or its digest isn't the pinned one."""
+
+    default_reason = "ModelUnavailable"
+
+
+class ModelUnsupported(EngineError):
+    """The model file uses a feature this engine has no code for; the message names it."""
+
+    default_reason = "ModelUnsupported"
+
+
+class RequestRefused(EngineError):
+    """The request can never be served by this engine; waiting would not help.
+
+    Args:
+        param: the request field to change, or empty.
+    """
+
+    default_reason = "RequestRefused"
+
+    def __init__(self, message: str, *, param: str = "") -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class ChatRefused(EngineError):
+    """The model's chat template refused the messages; the message is the template's own."""
+
+    default_reason = "ChatRefused"

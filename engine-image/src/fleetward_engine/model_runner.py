@@ -1,0 +1,92 @@
+"""The seam between the engine and whatever computes: one call a step over ragged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetward_engine.outputs import TokenLogprobs
+from fleetward_engine.request import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """A row whose last token's logits choose the request's next token.
+
+    `row` indexes the step's rows. `seed`, `choice` and `index` (how many tokens were generated
+    before) are the counter that the random number is drawn from. `prompt_token_ids` and
+    `output_token_ids` are for penalties. `banned_token_ids` can't be chosen.
+    """
+
+    row: int
+    params: SamplingParams
+    seed: int
+    choice: int
+    index: int
+    prompt_token_ids: SequenceOf[int]
+    output_token_ids: SequenceOf[int]
+    banned_token_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """One ragged batch; row r owns tokens `row_offsets[r]` to `row_offsets[r + 1]`.
+
+    `token_ids` and `positions` are flat over all rows, [tokens]. `block_tables` has one list a
+    row, enough for every position up to the row's last. KV of these tokens is written first, so
+    rows attend to all positions up to their own. Only `sample_rows` need logits.
+    """
+
+    token_ids: SequenceOf[int]
+    positions: SequenceOf[int]
+    row_offsets: SequenceOf[int]
+    block_tables: SequenceOf[SequenceOf[int]]
+    sample_rows: SequenceOf[SampleRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One sample row's token, or None where its logits were not finite."""
+
+    token_id: int | None
+    logprobs: TokenLogprobs | None = None
+
+
+class ModelRunner(Protocol):
+    """A model and its KV memory.
+
+    `num_blocks` blocks can be addressed, ids 1 to num_blocks; block 0 stays zero and may pad a
+    table. `block_bytes` is what overwriting one block overwrites. `kv_layout` is the canonical
+    string that goes into the cache root.
+    """
+
+    @property
+    def num_blocks(self) -> int:
+        """Usable blocks."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens a block."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of KV a block."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids run from 0 to vocab_size - 1."""
+
+    @property
+    def max_model_len(self) -> int:
+        """Longest sequence the model was made for."""
+
+    @property
+    def kv_layout(self) -> str:
+        """Everything about KV bytes that must match for reuse, as one string."""
+
+    def run(self, step: StepInput) -> list[Sampled]:
+        """Compute one step; answers one `Sampled` per sample row, in order."""
+
+    def zero_blocks(self, blocks: SequenceOf[int]) -> None:
+        """Overwrite these blocks' KV with zeros; done when it returns."""

@@ -1,0 +1,119 @@
+"""What the engine hands back: tokens and text per step, and counts for graphs and receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fleetward_api.scope import Scope
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log-probabilities at one generated position, before temperature and filters.
+
+    `top` holds the most likely (token id, log-probability) pairs, best first.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOutput:
+    """What one step added to one request.
+
+    `text_delta` only ever appends; the deltas of a request joined are its whole text, without any
+    stop string. `cached_tokens` counts prompt tokens taken from the cache at first admission.
+    `error` is set only with `finish_reason` "error".
+    """
+
+    request_id: str
+    new_token_ids: tuple[int, ...]
+    text_delta: str
+    finish_reason: FinishReason | None
+    cached_tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+    error: str | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeCounts:
+    """What happened to one scope's index entries since the engine started.
+
+    `inserted - evicted - expired - removed == resident` always holds; a purge whose counts break
+    it is reported as incomplete.
+    """
+
+    inserted: int
+    evicted: int
+    expired: int
+    removed: int
+    resident: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """Gauges and counters at one moment. `last_progress` is in monotonic seconds."""
+
+    running: int
+    waiting: int
+    kv_blocks_total: int
+    kv_blocks_used: int
+    cached_blocks: int
+    prefix_query_tokens: int
+    prefix_hit_tokens: int
+    prompt_tokens: int
+    generation_tokens: int
+    preemptions: int
+    failed_logits: int
+    steps: int
+    last_progress: float
+    scope_counts: Mapping[Scope, ScopeCounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceResult:
+    """In-flight requests of the scope, from below the floor, that will finish or were aborted."""
+
+    finishing: int
+    aborted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeCounts:
+    """What a purge removed. `removed_keys` are for `Engine.probe`, which must find none of them.
+
+    `blocks` and `bytes` were overwritten now (0 without scrub). `blocks_in_use` still serve
+    requests that were in flight at the fence; they are overwritten when those requests end, so a
+    purge is only whole once `Engine.in_flight` is 0 and it is asked again.
+    The counters are the scope's own, after the removal.
+    """
+
+    index_entries: int
+    blocks: int
+    bytes: int
+    blocks_in_use: int
+    counts: ScopeCounts
+    removed_keys: tuple[bytes, ...]
+
+    @property
+    def inserted(self) -> int:
+        """Entries of the scope ever inserted."""
+        return self.counts.inserted
+
+    @property
+    def evicted(self) -> int:
+        """Entries of the scope evicted for room."""
+        return self.counts.evicted
+
+    @property
+    def expired(self) -> int:
+        """Entries of the scope that outlived a TTL."""
+        return self.counts.expired

@@ -1,0 +1,49 @@
+"""Requests that no amount of waiting would serve are refused before they queue."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from fleetward_engine.errors import RequestRefused
+from fleetward_engine.request import Request
+
+
+def refuse_impossible(
+    request: Request,
+    *,
+    max_model_len: int,
+    max_kv_tokens: int,
+    vocab_size: int,
+    known_ids: Container[str],
+) -> None:
+    """Return if the request can be served on an empty engine.
+
+    Raises:
+        RequestRefused: the message says which limit it breaks and what to change.
+    """
+    prompt, limit = len(request.prompt_token_ids), request.sampling.max_tokens
+    if request.request_id in known_ids:
+        raise RequestRefused(f"request id {request.request_id!r} is in use")
+    if prompt == 0:
+        raise RequestRefused("the prompt is empty: give at least one token", param="prompt")
+    if prompt + limit > max_model_len:
+        raise RequestRefused(
+            f"prompt ({prompt} tokens) and max_tokens ({limit}) together exceed the model's "
+            f"context of {max_model_len} tokens: shorten one of them",
+            param="max_tokens" if prompt < max_model_len else "prompt",
+        )
+    # The last generated token is returned but never computed, so it needs no KV.
+    if prompt + limit - 1 > max_kv_tokens:
+        raise RequestRefused(
+            f"prompt ({prompt} tokens) and max_tokens ({limit}) need more than the KV cache's "
+            f"{max_kv_tokens} tokens: shorten one of them",
+            param="max_tokens" if prompt < max_kv_tokens else "prompt",
+        )
+    for name, ids in (
+        ("prompt", request.prompt_token_ids),
+        ("stop_token_ids", request.sampling.stop_token_ids),
+    ):
+        if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
+            raise RequestRefused(
+                f"{name} holds a token id outside 0 to {vocab_size - 1}", param=name
+            )

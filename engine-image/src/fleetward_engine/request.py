@@ -1,0 +1,120 @@
+"""What a caller asks of the engine: tokens in, how to sample, and which cache it may use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fleetward_api.scope import Scope
+from fleetward_engine.errors import RequestRefused
+
+MAX_LOGPROBS = 20
+MAX_STOP_STRINGS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How tokens are chosen; defaults and meanings follow the OpenAI and vLLM names.
+
+    `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those filters off. `logprobs` N
+    asks for the N most likely tokens beside the chosen one's own log-probability (0: only its own).
+    Penalties count generated tokens; `repetition_penalty` counts the prompt's too.
+
+    Raises:
+        RequestRefused: a value is out of range; `param` names it.
+    """
+
+    max_tokens: int
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range, NaN and infinity included."""
+        _in_range("max_tokens", self.max_tokens, low=1, high=2**31)
+        _in_range("min_tokens", self.min_tokens, low=0, high=self.max_tokens)
+        _in_range("temperature", self.temperature, low=0.0, high=2.0)
+        _in_range("top_k", self.top_k, low=0, high=2**31)
+        _in_range("min_p", self.min_p, low=0.0, high=1.0)
+        _in_range("presence_penalty", self.presence_penalty, low=-2.0, high=2.0)
+        _in_range("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0)
+        if not 0.0 < self.top_p <= 1.0:
+            raise RequestRefused(
+                f"top_p must be above 0 and at most 1, not {self.top_p}", param="top_p"
+            )
+        if not (self.repetition_penalty > 0.0 and math.isfinite(self.repetition_penalty)):
+            raise RequestRefused(
+                f"repetition_penalty must be above 0, not {self.repetition_penalty}",
+                param="repetition_penalty",
+            )
+        if self.logprobs is not None:
+            _in_range("logprobs", self.logprobs, low=0, high=MAX_LOGPROBS)
+        if len(self.stop) > MAX_STOP_STRINGS or any(not text for text in self.stop):
+            raise RequestRefused(
+                f"stop takes at most {MAX_STOP_STRINGS} strings, none of them empty", param="stop"
+            )
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is taken each time."""
+        return self.temperature == 0.0
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether earlier tokens change the logits."""
+        return (
+            self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+            or self.repetition_penalty != 1.0
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheContext:
+    """Which cached prefixes a request may read and what it may leave behind.
+
+    `root` is the cache root made from the request's authenticated identity
+    (`fleetward_api.cache_key.cache_root`); None reads and writes no cache. `scope` is the scope
+    that isolation separates, by which its blocks are purged; `floor` is that scope's floor in the
+    identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
+    bytes of its blocks are overwritten when it ends. A TTL of None means no limit.
+    """
+
+    root: bytes | None
+    scope: Scope
+    floor: int = 0
+    store: bool = True
+    idle_ttl_ms: int | None = None
+    max_ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One sequence to complete. `arrival` is in seconds of the engine's monotonic clock.
+
+    `choice` tells the choices of one call apart, so that a seed over `n` choices or a list of
+    prompts does not draw the same numbers for each.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    cache: CacheContext
+    arrival: float
+    choice: int = 0
+
+
+def _in_range(name: str, value: float, *, low: float, high: float) -> None:
+    # Written so that NaN, which fails every comparison, is refused too.
+    if not low <= value <= high:
+        raise RequestRefused(f"{name} must be between {low} and {high}, not {value}", param=name)

@@ -1,0 +1,77 @@
+"""A request on its way: its tokens so far, the blocks it holds, how far it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+from fleetward_api.cache_key import block_key
+from fleetward_engine.block_pool import Owner
+from fleetward_engine.request import Request
+
+
+class Sequence:
+    """The mutable state of one request inside the engine.
+
+    Invariants: `num_computed <= len(token_ids)`; the KV of token i lies in
+    `block_table[i // block_size]` for every i below `num_computed`; the first `num_committed`
+    blocks were offered to the index.
+    """
+
+    __slots__ = (
+        "_keys", "block_table", "cached_tokens", "num_committed", "num_computed", "order",
+        "owner", "request", "token_ids",
+    )  # fmt: skip
+
+    def __init__(self, request: Request, *, order: int) -> None:
+        self.request = request
+        self.order = order
+        self.owner = Owner(request.cache.scope, request.cache.floor)
+        self.token_ids: list[int] = list(request.prompt_token_ids)
+        self.block_table: list[int] = []
+        self.num_computed = 0
+        self.num_committed = 0
+        self.cached_tokens: int | None = None
+        self._keys: list[bytes] = []
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return len(self.request.prompt_token_ids)
+
+    @property
+    def output_token_ids(self) -> SequenceOf[int]:
+        """Tokens generated so far."""
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def num_output_tokens(self) -> int:
+        """How many tokens were generated so far."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncomputed(self) -> int:
+        """Known tokens whose KV is still missing: the whole prompt at first, then 1 per decode."""
+        return len(self.token_ids) - self.num_computed
+
+    def block_keys(self, count: int, block_size: int) -> SequenceOf[bytes]:
+        """The keys of the first `count` blocks, each chained from the one before.
+
+        Raises:
+            ValueError: the request has no cache root, or fewer full blocks are known.
+        """
+        root = self.request.cache.root
+        if root is None:
+            raise ValueError("a request without a cache root has no block keys")
+        if count * block_size > len(self.token_ids):
+            raise ValueError(f"{count} blocks of {block_size} tokens are not known yet")
+        while len(self._keys) < count:
+            start = len(self._keys) * block_size
+            parent = self._keys[-1] if self._keys else root
+            self._keys.append(block_key(parent, self.token_ids[start : start + block_size]))
+        return self._keys[:count]
+
+    def restart(self) -> None:
+        """Forget the computed KV after its blocks were released; tokens and keys stay true."""
+        self.block_table = []
+        self.num_computed = 0
+        self.num_committed = 0

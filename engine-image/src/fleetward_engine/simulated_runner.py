@@ -1,0 +1,83 @@
+"""A runner without a model: real block tables, real bytes, invented tokens.
+
+Its "KV" of a token is the token itself, written through the block table; the next token is a hash
+of everything read back through it. So a wrong block, a stale byte or a bad reuse changes the
+output, exactly as with a real model, and time passes as the profile says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fleetward_engine.model_runner import Sampled, SampleRow, StepInput
+from fleetward_engine.outputs import TokenLogprobs
+from fleetward_engine.simulation_profile import SimulationProfile
+from fleetward_engine.tokenizer import ByteTokenizer
+
+_ALPHABET = b"etaoinshrdlucmfw yp vbgk jqxz   "
+
+
+class SimulatedRunner:
+    """Implements `ModelRunner`. Every text goes on until its `max_tokens`; sampling has no effect.
+
+    Args:
+        num_blocks: usable blocks. block_size: tokens a block.
+        sleep: called with the seconds a step would take.
+    """
+
+    def __init__(
+        self,
+        profile: SimulationProfile,
+        *,
+        num_blocks: int,
+        block_size: int,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.vocab_size = ByteTokenizer().vocab_size
+        self.max_model_len = profile.max_model_len
+        self.kv_layout = f"simulated/block={block_size}/token=u16"
+        self._profile = profile
+        self._sleep = sleep
+        # kv: [block, slot], the token id plus one; zero is a slot nobody wrote
+        self._kv = np.zeros((num_blocks + 1, block_size), dtype=np.uint16)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes that overwriting one block really overwrites here."""
+        return self.block_size * self._kv.itemsize
+
+    def run(self, step: StepInput) -> list[Sampled]:
+        """Write the step's tokens, wait as long as the profile says, invent the next ones."""
+        starts, ends = step.row_offsets[:-1], step.row_offsets[1:]
+        for table, start, end in zip(step.block_tables, starts, ends, strict=True):
+            positions = np.asarray(step.positions[start:end])
+            blocks = np.asarray(table)[positions // self.block_size]
+            tokens = np.asarray(step.token_ids[start:end])
+            self._kv[blocks, positions % self.block_size] = tokens + 1
+        decodes = sum(1 for start, end in zip(starts, ends, strict=True) if end - start == 1)
+        prefill = len(step.token_ids) - decodes
+        seconds = self._profile.step_seconds(prefill_tokens=prefill, decode_rows=decodes)
+        self._sleep(seconds)
+        return [self._sample(step, row) for row in step.sample_rows]
+
+    def zero_blocks(self, blocks: Sequence[int]) -> None:
+        """Overwrite the blocks' tokens with zeros."""
+        self._kv[list(blocks)] = 0
+
+    def holds_nothing(self, blocks: Sequence[int]) -> bool:
+        """Whether every slot of these blocks is zero (what a purge must leave)."""
+        return not self._kv[list(blocks)].any()
+
+    def _sample(self, step: StepInput, sample: SampleRow) -> Sampled:
+        length = step.positions[step.row_offsets[sample.row + 1] - 1] + 1
+        context = self._kv[list(step.block_tables[sample.row])].reshape(-1)[:length]
+        digest = hashlib.sha256(context.tobytes()).digest()
+        token = _ALPHABET[digest[0] % len(_ALPHABET)]
+        if sample.params.logprobs is None:
+            return Sampled(token)
+        return Sampled(token, TokenLogprobs(token, 0.0, ((token, 0.0),)))
