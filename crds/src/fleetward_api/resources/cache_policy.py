@@ -1,0 +1,215 @@
+"""CachePolicy: who may reuse what, for how long, and how it is destroyed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from fleetward_api.quantity import parse_duration
+from fleetward_api.resources.base import ApiModel
+from fleetward_api.resources.condition import Conditions
+from fleetward_api.resources.lists import KeyedBy
+from fleetward_api.resources.policy_content import (
+    EvictionSpec,
+    LoggingSpec,
+    QuotaSpec,
+    SharedPrefix,
+    TelemetrySpec,
+    TiersSpec,
+)
+from fleetward_api.resources.rules import Rule, absent, empty, only
+from fleetward_api.resources.scalars import (
+    BigCount,
+    Count,
+    Duration,
+    LabelName,
+    LongDuration,
+    MessageText,
+)
+from fleetward_api.resources.whole import Resource, name_rule
+
+Store: TypeAlias = Literal["None", "Device", "DeviceAndHost"]
+
+
+def _not_above(first: str | None, second: str | None) -> bool:
+    return first is None or second is None or parse_duration(first) <= parse_duration(second)
+
+
+class RetentionClassSpec(ApiModel):
+    """A named class of retention that a tenant or a request may choose."""
+
+    name: LabelName
+    """Name of the class."""
+    store: Store = "Device"
+    """Where blocks may be kept: None keeps nothing for reuse. None or Device today."""
+    idle_ttl: Duration | None = None
+    """Longest time since the last use; the policy's own when absent."""
+    max_ttl: Duration | None = None
+    """Longest time since the block was made; the policy's own when absent."""
+
+    rules = (
+        only("store", ("None", "Device"), "retention store", "set it to None or Device"),
+        Rule(
+            cel="self.store != 'None' || (!has(self.idleTTL) && !has(self.maxTTL))",
+            message="a class with store None keeps nothing: remove its idleTTL and maxTTL",
+            holds=lambda self: (
+                self.store != "None" or (self.idle_ttl is None and self.max_ttl is None)
+            ),
+            field="store",
+        ),
+        Rule(
+            cel=(
+                "!has(self.idleTTL) || !has(self.maxTTL)"
+                " || duration(self.idleTTL) <= duration(self.maxTTL)"
+            ),
+            message="idleTTL of a class is above its maxTTL: lower idleTTL",
+            holds=lambda self: _not_above(self.idle_ttl, self.max_ttl),
+            field="idle_ttl",
+        ),
+    )
+
+
+class RetentionSpec(ApiModel):
+    """How long blocks are kept. Every time is a maximum, never a minimum."""
+
+    idle_ttl: Duration = "30m"
+    """Longest time since the last use."""
+    max_ttl: Duration = "24h"
+    """Longest time since the block was made, however often it is used."""
+    classes: Annotated[tuple[RetentionClassSpec, ...], Field(max_length=16), KeyedBy("name")] = ()
+    """Named classes; a tenant names its class, a request may only choose a stricter one."""
+
+    rules = (
+        Rule(
+            cel="duration(self.idleTTL) <= duration(self.maxTTL)",
+            message=(
+                "spec.retention.idleTTL is above spec.retention.maxTTL (30m and 24h where absent): "
+                "lower idleTTL or raise maxTTL"
+            ),
+            holds=lambda self: _not_above(self.idle_ttl, self.max_ttl),
+            field="idle_ttl",
+        ),
+        Rule(
+            cel=(
+                "!has(self.classes) || self.classes.all(c,"
+                " (!has(c.idleTTL) || duration(c.idleTTL) <= duration(self.idleTTL))"
+                " && (!has(c.maxTTL) || duration(c.maxTTL) <= duration(self.maxTTL)))"
+            ),
+            message=(
+                "a class in spec.retention.classes keeps longer than spec.retention: "
+                "lower the class's times or raise the policy's"
+            ),
+            holds=lambda self: all(
+                _not_above(entry.idle_ttl, self.idle_ttl)
+                and _not_above(entry.max_ttl, self.max_ttl)
+                for entry in self.classes
+            ),
+            field="classes",
+        ),
+    )
+
+
+class EvidenceSpec(ApiModel):
+    """What is kept to show that data was deleted."""
+
+    retain: LongDuration = "2160h"
+    """How long the evidence of a purge is kept after it ended."""
+
+
+class DeletionSpec(ApiModel):
+    """How cache is destroyed."""
+
+    scrub: bool = True
+    """Whether the bytes are overwritten, beyond being made unreachable."""
+    deadline: LongDuration = "1m"
+    """Longest time for a deletion that the operator starts itself, as when a tenant is removed."""
+    in_flight: Literal["Finish", "Abort"] = "Abort"
+    """What happens to running requests of a purged scope: they are aborted, or may finish (and
+    store nothing) within the purge's deadline."""
+    on_permission_change: Literal["Purge", "Expire"] | None = None
+    """What happens when a caller loses a permission. Not available yet."""
+    evidence: EvidenceSpec = EvidenceSpec()
+    """What is kept to show that data was deleted."""
+
+    rules = (
+        absent(
+            "on_permission_change",
+            "spec.deletion.onPermissionChange",
+            "remove it and create a CachePurge when permissions change",
+        ),
+    )
+
+
+class CachePolicySpec(ApiModel):
+    """Who may reuse what, for how long, and how it is destroyed."""
+
+    namespace_default: bool = False
+    """Whether services of the namespace without a `cachePolicyRef` follow this policy. Of several
+    such policies the oldest counts, and the others say so."""
+    isolation: Literal["Tenant", "User", "Session"] = "Tenant"
+    """Within which authenticated identity cache is reused. Tenant today."""
+    permission_scopes: Literal["Include", "Ignore"] = "Ignore"
+    """Whether the caller's permission scopes also bound reuse. Ignore today."""
+    shared_prefixes: Annotated[tuple[SharedPrefix, ...], Field(max_length=16), KeyedBy("name")] = ()
+    """Public prefixes that all tenants may share. Not available yet."""
+    retention: RetentionSpec = RetentionSpec()
+    """How long blocks are kept."""
+    eviction: EvictionSpec = EvictionSpec()
+    """Which blocks go first when the pool is full."""
+    quota: QuotaSpec | None = None
+    """Shares of the pool per tenant. Not available yet."""
+    tiers: TiersSpec | None = None
+    """Where blocks go beyond the device. Not available yet."""
+    salt_rotation: LongDuration | None = None
+    """How often the secret behind all cache keys is replaced. Not available yet."""
+    deletion: DeletionSpec = DeletionSpec()
+    """How cache is destroyed."""
+    telemetry: TelemetrySpec = TelemetrySpec()
+    """What of the content may enter traces and metrics."""
+    logging: LoggingSpec = LoggingSpec()
+    """What of the content may enter logs."""
+
+    rules = (
+        only(
+            "isolation",
+            "Tenant",
+            "spec.isolation",
+            "set it to Tenant; to keep users apart, make each a Tenant",
+        ),
+        only(
+            "permission_scopes",
+            "Ignore",
+            "spec.permissionScopes",
+            "set it to Ignore; to keep scopes apart, make each a Tenant",
+        ),
+        empty("shared_prefixes", "spec.sharedPrefixes", "remove them, tenants share nothing"),
+        absent("quota", "spec.quota", "remove it, tenants have no share of their own"),
+        absent("tiers", "spec.tiers", "remove it, blocks stay on the device"),
+        absent("salt_rotation", "spec.saltRotation", "remove it and create a CachePurge instead"),
+    )
+
+
+class CachePolicyStatus(ApiModel):
+    """The state of a policy as the operator last saw it."""
+
+    message: MessageText | None = None
+    """The state in one sentence."""
+    observed_generation: BigCount | None = None
+    """metadata.generation that this status speaks of."""
+    services: Count = 0
+    """Services that follow this policy."""
+    enforced_services: Count = 0
+    """Services of which every replica has this generation in force."""
+    conditions: Conditions = ()
+    """The conditions of the policy; docs/conditions.md explains types and reasons."""
+
+
+class CachePolicy(Resource):
+    """Who may reuse KV cache, how long it lives, and how it is destroyed."""
+
+    kind: Literal["CachePolicy"] = "CachePolicy"
+    spec: CachePolicySpec = CachePolicySpec()
+    status: CachePolicyStatus = CachePolicyStatus()
+
+    rules = (name_rule(63),)

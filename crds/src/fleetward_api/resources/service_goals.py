@@ -1,0 +1,99 @@
+"""What a service promises and what it does under load. Mostly declared ahead of its time.
+
+The fields stand in the schema so that a manifest which asks for them is refused with a sentence
+instead of being pruned and silently served without them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fleetward_api.resources.base import ApiModel
+from fleetward_api.resources.rules import Rule, absent, only
+from fleetward_api.resources.scalars import Duration, LabelName, Percent
+
+
+class LatencyGoal(ApiModel):
+    """Upper bounds of a latency."""
+
+    p95: Duration | None = None
+    """95th percentile."""
+    p99: Duration | None = None
+    """99th percentile."""
+
+
+class SloSpec(ApiModel):
+    """Service level objectives."""
+
+    ttft: LatencyGoal | None = None
+    """Time to first token."""
+    inter_token_latency: LatencyGoal | None = None
+    """Time between two tokens of one answer."""
+    max_queue_wait: Duration | None = None
+    """Longest wait before the first step."""
+    success_rate_percent: Percent | None = None
+    """Requests answered without an error of ours, in percent."""
+
+
+class AdmissionSpec(ApiModel):
+    """When a request is turned away at once."""
+
+    max_predicted_wait: Duration | None = None
+    """Longest predicted wait that is still accepted."""
+    kv_headroom_percent: Percent | None = None
+    """Part of the KV pool kept free, in percent."""
+
+
+class SchedulingSpec(ApiModel):
+    """In which order the engine takes requests."""
+
+    policy: Literal["WeightedFair", "Priority", "FCFS"] = "FCFS"
+    """FCFS: first come, first served. FCFS today."""
+    aging_after: Duration | None = None
+    """Wait after which a request goes ahead of its class. Not available yet."""
+    admission: AdmissionSpec | None = None
+    """When a request is turned away at once. Not available yet."""
+
+    rules = (
+        only("policy", "FCFS", "spec.scheduling.policy", "set it to FCFS"),
+        absent("aging_after", "spec.scheduling.agingAfter", "remove it, FCFS never passes anyone"),
+        absent(
+            "admission",
+            "spec.scheduling.admission",
+            "remove it, the engine refuses only what can never fit",
+        ),
+    )
+
+
+class FallbackSpec(ApiModel):
+    """What a client gets when the service cannot take its request: one of the two."""
+
+    service: LabelName | None = None
+    """Another service in the namespace that answers instead."""
+    message: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """A sentence for the error."""
+
+    rules = (
+        Rule(
+            cel="has(self.service) != has(self.message)",
+            message="spec.overload.fallback takes either service or message: give exactly one",
+            holds=lambda self: (self.service is None) != (self.message is None),
+        ),
+    )
+
+
+class OverloadSpec(ApiModel):
+    """What happens when the service is full."""
+
+    fallback: FallbackSpec | None = None
+    """What a client gets instead of 503. Not available yet."""
+
+    rules = (
+        absent(
+            "fallback",
+            "spec.overload.fallback",
+            "remove it, a full service answers 503 with Retry-After",
+        ),
+    )

@@ -1,0 +1,77 @@
+"""What the operator says about an InferenceService."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fleetward_api.resources.base import ApiModel
+from fleetward_api.resources.condition import Conditions
+from fleetward_api.resources.scalars import BigCount, Count, MessageText
+
+_Text = Annotated[str, Field(max_length=512)]
+
+
+class ModelStatus(ApiModel):
+    """What the engines loaded."""
+
+    digest: _Text | None = None
+    """SHA-256 of the weights file."""
+    tokenizer_digest: _Text | None = None
+    """SHA-256 of the tokenizer."""
+    chat_template_digest: _Text | None = None
+    """SHA-256 of the chat template."""
+    kv_layout: _Text | None = None
+    """Number type, block size and layout of the KV cache, as it enters the cache key."""
+
+
+class EngineStatus(ApiModel):
+    """The engine that runs."""
+
+    image: _Text | None = None
+    """Container image."""
+    version: _Text | None = None
+    """Version the engine reports."""
+    runner: _Text | None = None
+    """Torch, or Simulated: answers of a simulated engine mean nothing."""
+
+
+class PolicyInForce(ApiModel):
+    """The cache policy in force."""
+
+    name: _Text | None = None
+    """Name of the CachePolicy; absent when the defaults apply."""
+    generation: BigCount | None = None
+    """Its metadata.generation that the bundle was made from."""
+    bundle_generation: BigCount | None = None
+    """Generation of the bundle, which only grows."""
+    acked_replicas: Count | None = None
+    """Replicas that have this bundle in force."""
+
+
+class InferenceServiceStatus(ApiModel):
+    """The state of a service as the operator last saw it."""
+
+    message: MessageText | None = None
+    """The state in one sentence."""
+    observed_generation: BigCount | None = None
+    """metadata.generation that this status speaks of."""
+    replicas: Count = 0
+    """Pods that exist; the scale subresource's path."""
+    ready_replicas: Count = 0
+    """Pods that take requests."""
+    replica_summary: _Text | None = None
+    """Ready and wanted replicas as printed by kubectl, for example 1/2."""
+    selector: Annotated[str, Field(max_length=1024)] | None = None
+    """Label selector of the pods in text form; the scale subresource's path."""
+    url: Annotated[str, Field(max_length=1024)] | None = None
+    """Base URL of the gateway."""
+    model: ModelStatus | None = None
+    """What the engines loaded."""
+    engine: EngineStatus | None = None
+    """The engine that runs."""
+    cache_policy: PolicyInForce | None = None
+    """The cache policy in force."""
+    conditions: Conditions = ()
+    """The conditions of the service; docs/conditions.md explains types and reasons."""
