@@ -1,0 +1,320 @@
+"""Offline check of purge evidence: names the first record that is wrong, and why.
+
+Record n is line n. Nothing is trusted but the pinned fingerprint of the operator's key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Final
+
+from fleetward_api.canonical import digest, parse_model
+from fleetward_api.chain_log import GENESIS
+from fleetward_api.errors import CanonicalError, KeyMalformed, SignatureInvalid
+from fleetward_api.evidence_records import (
+    ADMISSION_AUDIENCE,
+    EVIDENCE_DOMAIN,
+    STANDARD_NOT_COVERED,
+    Dead,
+    EvidenceRecord,
+    Footer,
+    Header,
+    Member,
+    Outcome,
+    Phase,
+    ReceiptRecord,
+    Totals,
+    Unproved,
+)
+from fleetward_api.keys import VerifyKey
+from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, receipt_faults
+from fleetward_api.signed import Signed, verify
+
+CONSISTENT: Final = "consistent with itself"
+_STAGE: Final = {"header": 0, "member": 1, "receipt": 2, "dead": 2, "unproved": 2, "footer": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceReport:
+    """What a file of evidence is worth.
+
+    Attributes:
+        ok: nothing is wrong *and* the operator's key is the pinned one.
+        pinned: a fingerprint was given and the file is signed by that key.
+        first_fault: the first thing that is wrong, or None.
+        record: number (line, from 1) of the first bad record, or None.
+        summary: one sentence for a person.
+        phase: what the evidence says of its purge; None where it could not be read.
+        digest: of the whole file, as the purge's status and the next evidence name it.
+    """
+
+    ok: bool
+    pinned: bool
+    first_fault: str | None
+    record: int | None
+    summary: str
+    phase: Phase | None
+    digest: str
+
+
+class _Bad(Exception):  # a verdict that unwinds the reader, not an error of ours
+    def __init__(self, record: int, why: str) -> None:
+        super().__init__(why)
+        self.record = record
+        self.why = why
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read so far; `at` is the number of the record in hand."""
+
+    fingerprint: str | None
+    earlier: bytes | None
+    at: int = 0
+    last_digest: str = GENESIS
+    stage: int = -1
+    key: VerifyKey | None = None
+    header: Header | None = None
+    footer: Footer | None = None
+    members: dict[str, tuple[int, Member]] = field(default_factory=dict)
+    outcomes: dict[str, tuple[int, Outcome]] = field(default_factory=dict)
+    receipt_keys: set[str] = field(default_factory=set)
+    owed: list[tuple[int, str]] = field(default_factory=list)
+
+    def bad(self, why: str) -> _Bad:
+        return _Bad(self.at, why)
+
+
+def verify_evidence(
+    data: bytes, *, key_fingerprint: str | None, previous: bytes | None = None
+) -> EvidenceReport:
+    """Check signatures, chain, bindings, member set and arithmetic of one file of evidence.
+
+    Args:
+        data: the file, all chunks joined.
+        key_fingerprint: `sha256:…` of the operator's key. Without it the report can only say
+            `consistent with itself`, and is not `ok`.
+        previous: the evidence before this one, to check that this one follows it.
+    """
+    reading = _Reading(fingerprint=key_fingerprint, earlier=previous)
+    pinned = False
+    try:
+        for line in BytesIO(data):
+            _read_line(line, reading)
+            pinned = key_fingerprint is not None
+        footer = _check_end(reading)
+    except _Bad as bad:
+        words = f"record {bad.record} is wrong: {bad.why}"
+        return EvidenceReport(
+            ok=False,
+            pinned=pinned,
+            first_fault=bad.why,
+            record=bad.record,
+            summary=words,
+            phase=None,
+            digest=digest(data),
+        )
+    return EvidenceReport(
+        ok=pinned,
+        pinned=pinned,
+        first_fault=None,
+        record=None,
+        summary=_summary(footer, reading, pinned=pinned),
+        phase=footer.phase,
+        digest=digest(data),
+    )
+
+
+def receipt_fault(signed: Signed[Receipt], *, member: Member, header: Header) -> str | None:
+    """Return why a receipt is not this member's for this purge, or None. Counts aside.
+
+    The operator asks this of every answer to `POST /purge`; whoever fails is `Unproved`.
+    """
+    receipt = signed.payload
+    if member.binding is None:
+        return f"pod {member.pod_uid} was never admitted, so no key of it is known"
+    try:
+        verify(signed, VerifyKey.from_b64(member.receipt_key), domain=RECEIPT_DOMAIN)
+    except (SignatureInvalid, KeyMalformed) as fault:
+        return f"the receipt of pod {member.pod_uid}: {fault}"
+    if receipt.key_id != signed.key_id:
+        return f"the receipt names key {receipt.key_id} and is signed by {signed.key_id}"
+    if receipt.pod_uid != member.pod_uid:
+        return f"the receipt names pod {receipt.pod_uid}, its key is pod {member.pod_uid}'s"
+    if receipt.purge_uid != header.purge_uid:
+        return f"the receipt is for purge {receipt.purge_uid}"
+    if receipt.scope_digest != header.scope_digest:
+        return "the receipt is for another scope"
+    if receipt.floor < header.cut.floor:
+        return f"the receipt's floor {receipt.floor} is below the cut's {header.cut.floor}"
+    return None
+
+
+def _read_line(line: bytes, reading: _Reading) -> None:
+    reading.at += 1
+    if not line.endswith(b"\n"):
+        raise reading.bad("the file ends inside this record")
+    try:
+        signed = parse_model(Signed[EvidenceRecord], line[:-1])
+    except CanonicalError as fault:
+        raise reading.bad(str(fault)) from fault
+    record = signed.payload
+    if isinstance(record.body, Header) and reading.key is None:
+        _take_key(record.body, reading)
+    if reading.key is None:
+        raise reading.bad("the file does not begin with a header")
+    try:
+        verify(signed, reading.key, domain=EVIDENCE_DOMAIN)
+    except SignatureInvalid as fault:
+        raise reading.bad(str(fault)) from fault
+    if record.sequence != reading.at:
+        raise reading.bad(f"it is numbered {record.sequence}: a record is missing or moved")
+    if record.previous != reading.last_digest:
+        raise reading.bad("it does not follow the record before it")
+    _check_stage(record, reading)
+    _take(record, reading)
+    reading.last_digest = digest(line[:-1])
+
+
+def _take_key(header: Header, reading: _Reading) -> None:
+    try:
+        key = VerifyKey.from_b64(header.operator_key)
+    except KeyMalformed as fault:
+        raise reading.bad(f"the operator's key: {fault}") from fault
+    if reading.fingerprint is not None and key.fingerprint != reading.fingerprint:
+        raise reading.bad(f"signed by {key.fingerprint}, pinned is {reading.fingerprint}")
+    reading.key = key
+
+
+def _check_stage(record: EvidenceRecord, reading: _Reading) -> None:
+    stage = _STAGE[record.body.kind]
+    once = stage in (_STAGE["header"], _STAGE["footer"])
+    if stage < reading.stage or (once and stage == reading.stage):
+        raise reading.bad(f"a {record.body.kind} has no place here")
+    reading.stage = stage
+
+
+def _take(record: EvidenceRecord, reading: _Reading) -> None:
+    body = record.body
+    match body:
+        case Header():
+            _take_header(body, reading)
+        case Member():
+            _take_member(body, reading)
+        case ReceiptRecord():
+            _take_outcome(body.receipt.payload.pod_uid, body, reading)
+            _take_receipt(body.receipt, reading)
+        case Dead():
+            _take_outcome(body.pod_uid, body, reading)
+        case Unproved():
+            _take_outcome(body.pod_uid, body, reading)
+            reading.owed.append((reading.at, not_shown_text(body.pod_uid, body.reason)))
+        case Footer():
+            _take_footer(body, reading)
+
+
+def _take_header(header: Header, reading: _Reading) -> None:
+    reading.header = header
+    if header.wire_version != 1:
+        raise reading.bad(f"evidence version {header.wire_version} is not known here")
+    if header.sequence != header.previous.sequence + 1:
+        raise reading.bad("its number is not one above the previous evidence's")
+    if (header.previous.sequence == 0) != (header.previous.digest == GENESIS):
+        raise reading.bad("the first evidence, and it alone, follows the genesis digest")
+    if reading.earlier is not None and header.previous.digest != digest(reading.earlier):
+        raise reading.bad("it does not follow the previous evidence that was given")
+
+
+def _take_member(member: Member, reading: _Reading) -> None:
+    if member.pod_uid in reading.members:
+        raise reading.bad(f"pod {member.pod_uid} is expected twice")
+    reading.members[member.pod_uid] = (reading.at, member)
+    binding = member.binding
+    if binding is None:
+        if member.receipt_key or member.certificate_fingerprint:
+            raise reading.bad(f"pod {member.pod_uid} has keys that no token review binds to it")
+        return
+    if (binding.pod_uid, binding.pod_name) != (member.pod_uid, member.pod_name):
+        raise reading.bad(f"the token review names another pod than {member.pod_uid}")
+    if binding.audience != ADMISSION_AUDIENCE:
+        raise reading.bad(f"the token review is for audience {binding.audience}")
+    if member.receipt_key in reading.receipt_keys:
+        raise reading.bad(f"pod {member.pod_uid} has the receipt key of another pod")
+    reading.receipt_keys.add(member.receipt_key)
+
+
+def _take_outcome(pod_uid: str, outcome: Outcome, reading: _Reading) -> None:
+    if pod_uid not in reading.members:
+        raise reading.bad(f"pod {pod_uid} is not among the expected members")
+    if pod_uid in reading.outcomes:
+        raise reading.bad(f"pod {pod_uid} has two outcomes")
+    reading.outcomes[pod_uid] = (reading.at, outcome)
+
+
+def _take_receipt(signed: Signed[Receipt], reading: _Reading) -> None:
+    receipt = signed.payload
+    _, member = reading.members[receipt.pod_uid]
+    if reading.header is None:
+        raise reading.bad("a receipt before the header")
+    why = receipt_fault(signed, member=member, header=reading.header)
+    if why is not None:
+        raise reading.bad(why)
+    for fault in receipt_faults(receipt):
+        reading.owed.append((reading.at, not_shown_text(receipt.pod_uid, fault)))
+
+
+def _take_footer(footer: Footer, reading: _Reading) -> None:
+    reading.footer = footer
+    for pod_uid, (at, _) in reading.members.items():
+        if pod_uid not in reading.outcomes:
+            raise _Bad(at, f"pod {pod_uid} has no receipt, no proof of death, no mention")
+    for at, text in reading.owed:
+        if text not in footer.not_shown:
+            raise _Bad(at, f"the footer does not say: {text}")
+    if (footer.phase == "Completed") != (not footer.not_shown):
+        raise reading.bad(f"it says {footer.phase} with {len(footer.not_shown)} things not shown")
+    listed = {item.partition(":")[0] for item in footer.not_covered}
+    for item in STANDARD_NOT_COVERED:
+        if item.partition(":")[0] not in listed:
+            raise reading.bad(f"it does not list as not covered: {item}")
+    outcomes = [outcome for _, outcome in reading.outcomes.values()]
+    if footer.totals != totals_of(len(reading.members), outcomes):
+        raise reading.bad("its totals are not the sums of the records")
+
+
+def _check_end(reading: _Reading) -> Footer:
+    if reading.footer is None:
+        raise _Bad(reading.at + 1, "the file ends without a footer: it was cut short")
+    return reading.footer
+
+
+def not_shown_text(pod_uid: str, words: str) -> str:
+    """Return how the footer lists something that a pod could not show."""
+    return f"{pod_uid}: {words}"[:4096]
+
+
+def totals_of(members: int, outcomes: list[Outcome]) -> Totals:
+    """Return the sums of a file with these expected members and outcomes."""
+    receipts = [out.receipt.payload for out in outcomes if isinstance(out, ReceiptRecord)]
+    tiers = [tier for receipt in receipts for tier in receipt.tiers]
+    return Totals(
+        members=members,
+        receipts=len(receipts),
+        dead=sum(isinstance(outcome, Dead) for outcome in outcomes),
+        unproved=sum(isinstance(outcome, Unproved) for outcome in outcomes),
+        blocks=sum(tier.blocks for tier in tiers),
+        bytes=sum(tier.bytes for tier in tiers),
+        records=members + len(outcomes) + 2,
+    )
+
+
+def _summary(footer: Footer, reading: _Reading, *, pinned: bool) -> str:
+    totals = footer.totals
+    uid = reading.header.purge_uid if reading.header else ""
+    standing = "signed by the pinned key" if pinned else f"{CONSISTENT}, no key was pinned"
+    return (
+        f"purge {uid} {footer.phase}: {totals.members} members, {totals.receipts} receipts, "
+        f"{totals.dead} dead, {totals.unproved} unproved, {totals.blocks} blocks, "
+        f"{totals.bytes} bytes; {standing}"
+    )
