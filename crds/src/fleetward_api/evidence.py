@@ -31,14 +31,8 @@ from fleetward_api.evidence_records import (
     Totals,
     Unproved,
 )
-from fleetward_api.evidence_verify import (
-    CONSISTENT,
-    EvidenceReport,
-    not_shown_text,
-    receipt_fault,
-    totals_of,
-    verify_evidence,
-)
+from fleetward_api.evidence_rules import not_shown_text, receipt_fault, totals_of
+from fleetward_api.evidence_verify import CONSISTENT, EvidenceReport, verify_evidence
 from fleetward_api.keys import SigningKey
 from fleetward_api.receipt import receipt_faults
 from fleetward_api.signed import sign
@@ -119,7 +113,7 @@ def build_evidence(
         phase="Incomplete" if missing else "Completed",
         not_covered=(*STANDARD_NOT_COVERED, *not_covered),
         not_shown=missing,
-        totals=totals_of(len(members), list(outcomes)),
+        totals=totals_of(len(members), outcomes),
         completed_at=completed_at,
     )
     data = _signed_lines((header, *members, *outcomes, footer), key)

@@ -24,11 +24,11 @@ from fleetward_api.evidence_records import (
     Outcome,
     Phase,
     ReceiptRecord,
-    Totals,
     Unproved,
 )
+from fleetward_api.evidence_rules import not_shown_text, receipt_fault, totals_of
 from fleetward_api.keys import VerifyKey
-from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, receipt_faults
+from fleetward_api.receipt import Receipt, receipt_faults
 from fleetward_api.signed import Signed, verify
 
 CONSISTENT: Final = "consistent with itself"
@@ -124,31 +124,6 @@ def verify_evidence(
         phase=footer.phase,
         digest=digest(data),
     )
-
-
-def receipt_fault(signed: Signed[Receipt], *, member: Member, header: Header) -> str | None:
-    """Return why a receipt is not this member's for this purge, or None. Counts aside.
-
-    The operator asks this of every answer to `POST /purge`; whoever fails is `Unproved`.
-    """
-    receipt = signed.payload
-    if member.binding is None:
-        return f"pod {member.pod_uid} was never admitted, so no key of it is known"
-    try:
-        verify(signed, VerifyKey.from_b64(member.receipt_key), domain=RECEIPT_DOMAIN)
-    except (SignatureInvalid, KeyMalformed) as fault:
-        return f"the receipt of pod {member.pod_uid}: {fault}"
-    if receipt.key_id != signed.key_id:
-        return f"the receipt names key {receipt.key_id} and is signed by {signed.key_id}"
-    if receipt.pod_uid != member.pod_uid:
-        return f"the receipt names pod {receipt.pod_uid}, its key is pod {member.pod_uid}'s"
-    if receipt.purge_uid != header.purge_uid:
-        return f"the receipt is for purge {receipt.purge_uid}"
-    if receipt.scope_digest != header.scope_digest:
-        return "the receipt is for another scope"
-    if receipt.floor < header.cut.floor:
-        return f"the receipt's floor {receipt.floor} is below the cut's {header.cut.floor}"
-    return None
 
 
 def _read_line(line: bytes, reading: _Reading) -> None:
@@ -287,26 +262,6 @@ def _check_end(reading: _Reading) -> Footer:
     if reading.footer is None:
         raise _Bad(reading.at + 1, "the file ends without a footer: it was cut short")
     return reading.footer
-
-
-def not_shown_text(pod_uid: str, words: str) -> str:
-    """Return how the footer lists something that a pod could not show."""
-    return f"{pod_uid}: {words}"[:4096]
-
-
-def totals_of(members: int, outcomes: list[Outcome]) -> Totals:
-    """Return the sums of a file with these expected members and outcomes."""
-    receipts = [out.receipt.payload for out in outcomes if isinstance(out, ReceiptRecord)]
-    tiers = [tier for receipt in receipts for tier in receipt.tiers]
-    return Totals(
-        members=members,
-        receipts=len(receipts),
-        dead=sum(isinstance(outcome, Dead) for outcome in outcomes),
-        unproved=sum(isinstance(outcome, Unproved) for outcome in outcomes),
-        blocks=sum(tier.blocks for tier in tiers),
-        bytes=sum(tier.bytes for tier in tiers),
-        records=members + len(outcomes) + 2,
-    )
 
 
 def _summary(footer: Footer, reading: _Reading, *, pinned: bool) -> str:
