@@ -1,4 +1,4 @@
-"""The command line: ``python -m e2e.cluster up|down|status|leftovers|build|apiserver-…``."""
+"""The command line: ``python -m e2e.cluster up|down|status|…``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from e2e.cluster.apiserver import start_api_server, stop_api_server
 from e2e.cluster.binaries import ensure_binaries
 from e2e.cluster.commands import succeeds
 from e2e.cluster.debian import check_machine, observe_machine
@@ -51,11 +52,25 @@ def command_build(paths: Paths, settings: Settings) -> int:
     return 0
 
 
+def command_apiserver_up(paths: Paths, _: Settings) -> int:
+    steps = Steps()
+    api = start_api_server(paths.lone_api_server, outlive_caller=True)
+    steps.total(f"API server is ready: export KUBECONFIG={api.kubeconfig}")
+    return 0
+
+
+def command_apiserver_down(paths: Paths, _: Settings) -> int:
+    stop_api_server(paths.lone_api_server)
+    return 0
+
+
 COMMANDS: dict[str, tuple[Callable[[Paths, Settings], int], str]] = {
     "up": (command_up, "start the cluster, or what of it does not run"),
     "down": (command_down, "stop it and leave nothing behind (images stay in the cache)"),
     "status": (command_status, "which programs serve; exit status 1 unless all do"),
     "leftovers": (command_leftovers, "what of the cluster is on the machine; 1 if anything"),
+    "apiserver-up": (command_apiserver_up, "start an API server alone (no root, no node)"),
+    "apiserver-down": (command_apiserver_down, "stop that one"),
     "build": (command_build, "build the binaries into the cache and print where they are"),
 }
 

@@ -23,7 +23,7 @@ from e2e.cluster.controlplane import (
     etcd,
 )
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.health import free_port
+from e2e.cluster.health import free_ports
 from e2e.cluster.kubeconfig import write_kubeconfig, write_user_kubeconfig
 from e2e.cluster.processes import ProcessTable, Program
 from e2e.cluster.settings import Settings, read_settings
@@ -69,8 +69,7 @@ class ApiServer:
 
     def stop(self) -> None:
         """End its processes and wait until they are gone. May be called twice."""
-        for name in NAMES:
-            self.table.stop(name)
+        stop_programs(self.table)
 
 
 def start_api_server(
@@ -96,17 +95,30 @@ def start_api_server(
     return api
 
 
+def stop_api_server(folder: Path) -> None:
+    """Stop the one whose folder this is, whoever started it."""
+    settings = read_settings()
+    stop_programs(ProcessTable(folder / "pids", folder / "logs", settings.environment))
+
+
+def stop_programs(table: ProcessTable) -> None:
+    """Each is gone before the next is asked."""
+    for name in NAMES:
+        table.stop(name)
+
+
 def describe(folder: Path, *, binaries: Binaries, settings: Settings) -> ApiServer:
     """Pick ports; nothing is written or started."""
+    api_port, etcd_port, etcd_peer_port = free_ports(3)
     plane = ControlPlane(
         kube=binaries.kube,
         folder=folder,
         bind="127.0.0.1",
         advertise=None,
         service_range=SERVICE_RANGE,
-        api_port=free_port(),
-        etcd_port=free_port(),
-        etcd_peer_port=free_port(),
+        api_port=api_port,
+        etcd_port=etcd_port,
+        etcd_peer_port=etcd_peer_port,
     )
     return ApiServer(
         kubeconfig=folder / "admin.kubeconfig",

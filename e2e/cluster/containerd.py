@@ -9,11 +9,14 @@ from e2e.cluster.addresses import CNI_NETWORK, POD_BRIDGE, POD_RANGE
 from e2e.cluster.commands import run, succeeds
 from e2e.cluster.configfile import write_config, write_json_config
 from e2e.cluster.debian import CNI_PLUGINS
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.images import ctr
 from e2e.cluster.paths import Paths
 from e2e.cluster.processes import Program
 from e2e.cluster.settings import Settings
 
+KIND = 'labels."io.cri-containerd.kind"'
+REMOVE_ATTEMPTS = 5
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
 
 
@@ -107,17 +110,27 @@ def containers(paths: Paths, *, settings: Settings) -> list[str]:
     return run(argv, environment=settings.environment).split()
 
 
-def remove_containers(paths: Paths, *, settings: Settings) -> int:
-    """Kill and remove every container, keep the images; returns how many there were."""
-    ids = containers(paths, settings=settings)
-    if not ids:
-        return 0
+def remove_containers(paths: Paths, *, settings: Settings) -> None:
+    """Kill and remove every container; images stay.
+
+    A pod's containers go before its sandbox, whose shim they share. A container may also end by
+    itself while this runs, which containerd reports as a failure to remove it: look again.
+    """
     start = ctr(settings, paths=paths)
-    tasks = run([*start, "tasks", "ls", "-q"], environment=settings.environment).split()
-    if tasks:
-        run([*start, "tasks", "rm", "-f", *tasks], environment=settings.environment)
-    run([*start, "containers", "rm", *ids], environment=settings.environment)
-    return len(ids)
+    inner = f'{KIND}=="container"'
+    for _ in range(REMOVE_ATTEMPTS):
+        every = containers(paths, settings=settings)
+        if not every:
+            return
+        listed = [*start, "containers", "ls", "-q", inner]
+        first = run(listed, environment=settings.environment).split()
+        for ids in (first, [each for each in every if each not in first]):
+            if ids:
+                succeeds([*start, "tasks", "rm", "-f", *ids], environment=settings.environment)
+                succeeds([*start, "containers", "rm", *ids], environment=settings.environment)
+    left = containers(paths, settings=settings)
+    if left:
+        raise ClusterError(f"containerd keeps {len(left)} containers: {' '.join(left)[:200]}")
 
 
 def forget_sandboxes(paths: Paths) -> None:

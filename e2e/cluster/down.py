@@ -35,7 +35,7 @@ STOP_WAVES = (
 )
 """The node first, so that nothing restarts a pod; the store last, so that nobody misses it."""
 
-STATE_FOLDERS = ("etcd", "kubelet", "pki", "config", "bin")
+STATE_FOLDERS = ("etcd", "kubelet", "pki", "config", "bin", "home")
 CGROUPS = Path("/sys/fs/cgroup")
 
 

@@ -45,6 +45,11 @@ class Paths:
         return self.state / "kubelet"
 
     @property
+    def lone_api_server(self) -> Path:
+        """Default folder of an API server that runs alone."""
+        return self.checkout / ".local" / "apiserver"
+
+    @property
     def admin_kubeconfig(self) -> Path:
         return self.state / "admin.kubeconfig"
 

@@ -14,10 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from e2e.cluster.errors import ProcessFailed
 
 POLL_SECONDS = 0.03
+RESTART_PATIENCE_SECONDS = 2.0
+"""The API server waits for its watchers to leave, and nobody tells them to: they reconnect."""
 ROTATE_LOG_BYTES = 20_000_000
 LAST_LINES = 15
 
@@ -67,7 +70,7 @@ class ProcessTable:
         if record and record.argv == program.argv:
             return False
         if record:
-            self.stop(program.name)
+            self.stop(program.name, patience_seconds=RESTART_PATIENCE_SECONDS)
         self._start(program)
         return True
 
@@ -104,7 +107,13 @@ class ProcessTable:
         if log.exists() and log.stat().st_size > ROTATE_LOG_BYTES:
             log.rename(log.with_suffix(".log.1"))
         with log.open("ab") as output:
-            child = subprocess.Popen(
+            child = self._spawn(program, output)
+        self.children[child.pid] = child
+        write_record(self.pids / f"{program.name}.json", observe(child.pid, argv=program.argv))
+
+    def _spawn(self, program: Program, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
                 program.argv,
                 env={**self.environment, **dict(program.extra_environment)},
                 stdin=subprocess.DEVNULL,
@@ -112,8 +121,8 @@ class ProcessTable:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.children[child.pid] = child
-        write_record(self.pids / f"{program.name}.json", observe(child.pid, argv=program.argv))
+        except FileNotFoundError as error:
+            raise ProcessFailed(f"{program.argv[0]} is not installed ({error})") from error
 
     def _alive(self, record: Record) -> bool:
         child = self.children.get(record.pid)

@@ -146,7 +146,7 @@ def start_runtime(start: Start) -> None:
 
 
 def start_node(start: Start) -> None:
-    """The kubelet and the proxy; the firewall needs the node's pod range and therefore comes last."""
+    """The kubelet and the proxy; the firewall comes last, since it needs the node's pod range."""
     programs = start.programs
     with start.steps.step("kubelet, until the node is Ready"):
         run_all(start, programs.kubelet)
