@@ -7,15 +7,35 @@ from __future__ import annotations
 
 import datetime as dt
 
-from fleetward_api.resources.condition import Condition, Conditions, ConditionStatus
+from fleetward_api.condition_types import (
+    CONDITION_TYPES,
+    condition_types,
+    initial_conditions,
+    undocumented,
+)
+from fleetward_api.resources.condition import (
+    Condition,
+    Conditions,
+    ConditionStatus,
+    ConditionType,
+    KindName,
+    Reason,
+)
 
 __all__ = [
+    "CONDITION_TYPES",
     "Condition",
     "ConditionStatus",
+    "ConditionType",
     "Conditions",
+    "KindName",
+    "Reason",
+    "condition_types",
     "find_condition",
     "format_time",
+    "initial_conditions",
     "set_condition",
+    "undocumented",
 ]
 
 

@@ -1,7 +1,8 @@
-"""The condition, as Kubernetes conventions shape it."""
+"""The condition, as Kubernetes conventions shape it, and how one is described."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.lists import KeyedBy
 from fleetward_api.resources.scalars import BigCount
 
+KindName: TypeAlias = Literal["InferenceService", "CachePolicy", "Tenant", "CachePurge"]
 ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
 
 
@@ -31,3 +33,33 @@ class Condition(ApiModel):
 
 
 Conditions: TypeAlias = Annotated[tuple[Condition, ...], Field(max_length=16), KeyedBy("type")]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason and what it means to the person who reads it."""
+
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionType:
+    """One condition of one kind: its question, and the reasons for each answer."""
+
+    kind: KindName
+    type: str
+    question: str
+    when_true: tuple[Reason, ...]
+    when_false: tuple[Reason, ...]
+    when_unknown: tuple[Reason, ...] = ()
+
+    def reasons(self, status: ConditionStatus) -> tuple[Reason, ...]:
+        """The reasons that may stand beside this status."""
+        match status:
+            case "True":
+                return self.when_true
+            case "False":
+                return self.when_false
+            case "Unknown":
+                return self.when_unknown

@@ -1,0 +1,1 @@
+"""Prints the CustomResourceDefinitions and the page on conditions from the models."""
