@@ -98,15 +98,21 @@ def _merge_reference(node: JsonSchema, definitions: dict[str, JsonSchema]) -> Js
     return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
 
-def _default(value: Any, node: JsonSchema) -> JsonSchema:  # any JSON value
+def _default(value: Any, node: JsonSchema) -> JsonSchema:  # noqa: ANN401  # any JSON value
     """The default as the API server applies it.
 
-    An object defaults to ``{}``, its fields then to their own defaults; an absent list or map
-    means an empty one already, so that none is written into anyone's spec.
+    An absent list or map means an empty one already, so that none is written into anyone's spec.
     """
     if value is None or isinstance(value, list) or "additionalProperties" in _shape(node):
         return {}
-    return {"default": {} if isinstance(value, dict) else value}
+    return {"default": _without_empty(value)}
+
+
+def _without_empty(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    # Spelled out in full: the API server holds rules against a default before it fills it in.
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_empty(each) for key, each in value.items() if each not in (None, [], {})}
 
 
 def _shape(node: JsonSchema) -> set[str]:
