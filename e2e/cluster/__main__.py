@@ -13,6 +13,7 @@ from e2e.cluster.debian import check_machine, observe_machine
 from e2e.cluster.down import down
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.leftovers import find_leftovers
+from e2e.cluster.owner import current_owner
 from e2e.cluster.paths import Paths, cluster_paths
 from e2e.cluster.settings import Settings, read_settings
 from e2e.cluster.status import print_status
@@ -42,7 +43,7 @@ def command_status(paths: Paths, settings: Settings) -> int:
 
 def command_leftovers(paths: Paths, settings: Settings) -> int:
     check_machine(observe_machine(settings))
-    left = find_leftovers(paths, settings)
+    left = find_leftovers(current_owner(paths, settings), settings)
     print("\n".join(left) or "nothing of the cluster is on this machine")
     return 1 if left else 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from e2e.cluster.binaries import ensure_binaries
 from e2e.cluster.kubelet import node_ready
-from e2e.cluster.owner import process_table
+from e2e.cluster.owner import current_owner, process_table
 from e2e.cluster.paths import Paths
 from e2e.cluster.programs import describe_plane, write_programs
 from e2e.cluster.settings import Settings
@@ -13,6 +13,7 @@ from e2e.cluster.steps import Steps
 
 def print_status(paths: Paths, settings: Settings) -> bool:
     """One line per program; True when all serve and the node is Ready."""
+    current_owner(paths, settings)
     if not paths.owner.exists():
         print("the cluster does not run: start it with `make cluster-up`")
         return False

@@ -52,7 +52,7 @@ def install_go(settings: Settings, *, steps: Steps) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     with steps.step("install the Go toolchain into the cache"):
         try:
-            run(pip_command(partial), environment=settings.environment)
+            install_pins(partial, settings=settings)
         except CommandFailed as error:
             wanted = ".".join(map(str, OLDEST_GO))
             raise Unsupported(
@@ -66,13 +66,17 @@ def install_go(settings: Settings, *, steps: Steps) -> Path:
     return go
 
 
-def pip_command(folder: Path) -> list[str]:
-    """Install into ``folder`` only; ``--require-hashes`` refuses anything but the pinned files."""
-    pip = [sys.executable, "-m", "pip"]
-    if shutil.which("uv") and not (Path(sys.prefix) / "bin" / "pip").exists():
-        pip = ["uv", "pip"]
+def install_pins(folder: Path, *, settings: Settings) -> None:
+    """Install the pins into ``folder`` only, with a pip of their own: a venv may have none.
+
+    ``--require-hashes`` refuses anything but the pinned files.
+    """
+    tools = folder.with_suffix(".venv")
+    run([sys.executable, "-m", "venv", str(tools)], environment=settings.environment)
     flags = ["--require-hashes", "--no-deps", "--target", str(folder), "-r", str(REQUIREMENTS)]
-    return [*pip, "install", "--quiet", *flags]
+    pip = [str(tools / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
+    run([*pip, *flags], environment=settings.environment)
+    shutil.rmtree(tools)
 
 
 def make_executable(goroot: Path) -> None:
