@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
@@ -10,12 +11,16 @@ from pydantic import BeforeValidator, Field
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.lists import Atomic
 from fleetward_api.resources.rules import Rule
-from fleetward_api.resources.scalars import LabelOperator
+from fleetward_api.resources.scalars import Check, LabelOperator
 
 LABEL_KEY_PATTERN = (
     r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 )
-LabelKey: TypeAlias = Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY_PATTERN)]
+_LABEL_KEY = re.compile(LABEL_KEY_PATTERN[:-1] + r"\Z")
+_LONGEST_KEY = 317
+LabelKey: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=_LONGEST_KEY, pattern=LABEL_KEY_PATTERN)
+]
 LabelValue: TypeAlias = Annotated[
     str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 ]
@@ -29,7 +34,18 @@ def _drop_nulls(value: object) -> object:
 
 
 LabelMap: TypeAlias = Annotated[
-    dict[str, LabelValue], Field(max_length=32), BeforeValidator(_drop_nulls)
+    dict[str, LabelValue],
+    Field(max_length=32),
+    BeforeValidator(_drop_nulls),
+    Check(
+        Rule(
+            cel=f"self.all(key, size(key) <= {_LONGEST_KEY} && key.matches('{LABEL_KEY_PATTERN}'))",
+            message="write label keys such as team or example.com/team",
+            holds=lambda labels: all(
+                len(key) <= _LONGEST_KEY and _LABEL_KEY.match(key) for key in labels
+            ),
+        )
+    ),
 ]
 
 
