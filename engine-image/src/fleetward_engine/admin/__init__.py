@@ -1,0 +1,1 @@
+"""The engine's admin API: admission, state, policy, purge, evidence and drain."""

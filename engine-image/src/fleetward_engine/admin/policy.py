@@ -1,0 +1,121 @@
+"""The policy in force: which bundle, which epoch secret, which floors; and what a push changes.
+
+Pure: `decide_push` says what to do, the caller does it. Floors only grow, also across bundles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleetward_api.bundle import BundlePush, PolicyBundle
+from fleetward_api.floors import Floors, merge_floors
+from fleetward_api.scope import Scope
+from fleetward_engine.admin.retention import TtlLimits, live_limits
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInForce:
+    """What new requests are governed by from the moment it is set."""
+
+    bundle: PolicyBundle
+    secret: bytes
+    floors: Floors
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Put ``policy`` in force, then fence ``raised`` and apply ``ttls`` before acknowledging.
+
+    ``ttls`` are for what is cached already; None where nothing was in force before.
+    """
+
+    policy: PolicyInForce
+    raised: tuple[tuple[Scope, int], ...]
+    ttls: TtlLimits | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The bundle in force came again: acknowledge it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do not take it: ``status`` and ``code`` for the answer, ``message`` for people."""
+
+    status: int
+    code: str
+    message: str
+
+
+def decide_push(
+    current: PolicyInForce | None, push: BundlePush, *, known: Floors, service_uid: str
+) -> Apply | Repeat | Refuse:
+    """What to do with a pushed bundle; ``known`` are the floors that were ever in force."""
+    bundle = push.bundle
+    refusal = _unsupported(bundle, service_uid=service_uid) or _stale(current, bundle)
+    if refusal is not None:
+        return refusal
+    if current is not None and bundle.generation == current.bundle.generation:
+        return Repeat()
+    secret = _secret(current, push)
+    if secret is None:
+        message = f"The bundle is of epoch {bundle.epoch}, whose secret was not sent with it."
+        return Refuse(400, "epoch_missing", message)
+    floors = merge_floors(known, bundle.floors)
+    policy = PolicyInForce(bundle=bundle, secret=secret, floors=floors)
+    ttls = None if current is None else _live_limits(current, policy)
+    return Apply(policy=policy, raised=raised_tenants(known, floors), ttls=ttls)
+
+
+def raised_tenants(before: Floors, after: Floors) -> tuple[tuple[Scope, int], ...]:
+    """The tenants whose floor is higher in ``after``, with that floor."""
+    return tuple(
+        (Scope(tenant=tenant), floor)
+        for tenant, floor in sorted(after.tenants.items())
+        if floor > before.tenants.get(tenant, 0)
+    )
+
+
+def with_tenant_floor(floors: Floors, tenant: str, floor: int) -> Floors:
+    """The floors with one tenant's at least ``floor``, as a purge order says."""
+    return merge_floors(floors, Floors(tenants={tenant: floor}))
+
+
+def _live_limits(before: PolicyInForce, after: PolicyInForce) -> TtlLimits:
+    if before.secret != after.secret:
+        # What the old epoch keyed can't be found any more: only its bytes are left to drop.
+        return TtlLimits(idle_ttl_ms=0, max_ttl_ms=0)
+    return live_limits(before.bundle.retention, after.bundle.retention)
+
+
+def _stale(current: PolicyInForce | None, bundle: PolicyBundle) -> Refuse | None:
+    if current is None:
+        return None
+    in_force = current.bundle.generation
+    if bundle.generation < in_force:
+        message = f"Generation {in_force} is in force; {bundle.generation} is older."
+        return Refuse(409, "stale_generation", message)
+    if bundle.generation == in_force and bundle.digest != current.bundle.digest:
+        message = f"Generation {in_force} is in force with another content: use a higher one."
+        return Refuse(409, "generation_conflict", message)
+    return None
+
+
+def _unsupported(bundle: PolicyBundle, *, service_uid: str) -> Refuse | None:
+    if bundle.service.uid != service_uid:
+        message = f"The bundle is for service uid {bundle.service.uid}, this is {service_uid}."
+        return Refuse(400, "wrong_service", message)
+    # A narrowing value must never be dropped in silence: that would widen who may reuse what.
+    if bundle.isolation != "Tenant":
+        message = f"isolation {bundle.isolation} is not supported by this engine: use Tenant."
+        return Refuse(400, "unsupported_isolation", message)
+    return None
+
+
+def _secret(current: PolicyInForce | None, push: BundlePush) -> bytes | None:
+    if push.epoch is not None and push.epoch.number == push.bundle.epoch:
+        return push.epoch.raw
+    if current is not None and current.bundle.epoch == push.bundle.epoch:
+        return current.secret
+    return None

@@ -1,0 +1,113 @@
+"""Taking a pushed bundle: decide, put in force, fence, and only then acknowledge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from fleetward_api.bundle import BundleAck, BundlePush
+from fleetward_api.errors import AdminError
+from fleetward_api.floors import Floors
+from fleetward_api.scope import Scope
+from fleetward_engine.admin.fences import Fences
+from fleetward_engine.admin.member import Member
+from fleetward_engine.admin.policy import (
+    Apply,
+    PolicyInForce,
+    Refuse,
+    decide_push,
+    with_tenant_floor,
+)
+from fleetward_engine.admin.retention import TtlLimits
+from fleetward_engine.engine import Engine
+from fleetward_engine.server.service import EngineService
+
+logger = logging.getLogger(__name__)
+
+
+class PolicyDesk:
+    """One push at a time; floors that were ever in force are never forgotten."""
+
+    def __init__(
+        self, member: Member, service: EngineService, fences: Fences, *, service_uid: str
+    ) -> None:
+        self._member = member
+        self._service = service
+        self._fences = fences
+        self._service_uid = service_uid
+        self._floors = Floors()
+        self._turn = asyncio.Lock()
+
+    async def put(self, push: BundlePush) -> BundleAck:
+        """Put a bundle in force.
+
+        The policy is set before the fences fall, so that every request from then on is keyed by
+        the new floors; the acknowledgement follows the engine's own word.
+
+        Raises:
+            AdminError: what is wrong with it, with the generation in force where that is newer.
+        """
+        async with self._turn:
+            verdict = decide_push(
+                self._service.policy, push, known=self._floors, service_uid=self._service_uid
+            )
+            if isinstance(verdict, Refuse):
+                raise AdminError(verdict.status, verdict.code, verdict.message)
+            if isinstance(verdict, Apply):
+                await self._apply(verdict)
+            return self.ack()
+
+    def ack(self) -> BundleAck:
+        """Our word on what is in force. Raises `AdminError` 409 before the first bundle."""
+        policy = self._service.policy
+        if policy is None:
+            raise AdminError(409, "no_policy", "no bundle is in force yet")
+        return BundleAck(
+            pod_uid=self._member.pod_uid,
+            generation=policy.bundle.generation,
+            floors_version=policy.floors.version,
+            digest=policy.bundle.digest,
+        )
+
+    def raise_tenant_floor(self, scope: Scope, floor: int) -> int:
+        """Take note of a floor that a purge names; returns the one in force from now on."""
+        self._floors = with_tenant_floor(self._floors, scope.tenant, floor)
+        policy = self._service.policy
+        if policy is not None:
+            self._service.policy = PolicyInForce(
+                bundle=policy.bundle, secret=policy.secret, floors=self._floors
+            )
+        return self._floors.floor_of(scope)
+
+    async def _apply(self, verdict: Apply) -> None:
+        policy = verdict.policy
+        before = self._service.policy, self._floors
+        self._service.policy, self._floors = policy, policy.floors
+        try:
+            for scope, floor in verdict.raised:
+                await self._fences.fence(scope, floor, policy.bundle.deletion.in_flight)
+            await self._limit(verdict.ttls)
+        except BaseException:
+            # Not acknowledged, so not in force: the same push must do all of it again.
+            self._service.policy, self._floors = before
+            raise
+        self._member.log.append(
+            "policy",
+            {
+                "generation": policy.bundle.generation,
+                "digest": policy.bundle.digest,
+                "floorsVersion": policy.floors.version,
+                "epoch": policy.bundle.epoch,
+            },
+        )
+        logger.info("bundle generation %d is in force", policy.bundle.generation)
+
+    async def _limit(self, ttls: TtlLimits | None) -> None:
+        if ttls is None or self._service.phase == "loading":
+            return
+
+        def limit(engine: Engine) -> None:
+            engine.limit_ttls(idle_ttl_ms=ttls.idle_ttl_ms, max_ttl_ms=ttls.max_ttl_ms)
+            engine.expire(self._service.clock())
+
+        await self._service.loop.call(limit)

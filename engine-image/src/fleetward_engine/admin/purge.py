@@ -1,0 +1,189 @@
+"""Carrying out purge orders: fence, remove, wait for what was in flight, look again, sign.
+
+An order is carried out once. Whoever asks again, now or later, gets the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleetward_api.admin import PurgeOrder
+from fleetward_api.canonical import canonical_bytes
+from fleetward_api.chain_log import ChainHead
+from fleetward_api.errors import AdminError, ScopeInvalid
+from fleetward_api.receipt import RECEIPT_DOMAIN
+from fleetward_api.scope import Scope
+from fleetward_api.signed import sign
+from fleetward_engine.admin.fences import Fences
+from fleetward_engine.admin.member import Member
+from fleetward_engine.admin.policy_desk import PolicyDesk
+from fleetward_engine.admin.removal import Removal, Witness, build_receipt, remove
+from fleetward_engine.factory import engine_version
+from fleetward_engine.outputs import FenceResult
+from fleetward_engine.server.service import EngineService
+
+RECEIPTS_KEPT = 1024
+POLL_S = 0.02
+FINISH_SHARE = 0.8
+"""Of an order's time, how much requests in flight get to finish before they are aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    order: PurgeOrder
+    receipt: asyncio.Task[bytes]
+
+
+class PurgeDesk:
+    """Purge orders by uid. ``wall`` is epoch seconds."""
+
+    def __init__(
+        self,
+        member: Member,
+        service: EngineService,
+        *,
+        fences: Fences,
+        policies: PolicyDesk,
+        wall: Callable[[], float],
+    ) -> None:
+        self._member = member
+        self._service = service
+        self._fences = fences
+        self._policies = policies
+        self._wall = wall
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._turn = asyncio.Lock()
+
+    async def purge(self, order: PurgeOrder) -> bytes:
+        """The canonical bytes of the signed receipt for this order.
+
+        Raises:
+            AdminError: 400 for a scope this engine can't separate, 409 when the uid was used for
+                another scope or floor, 504 when the order's time is over (asking again waits on).
+        """
+        known = self._known.get(order.purge_uid) or self._begin(order)
+        if _what(known.order) != _what(order):
+            message = f"purge {order.purge_uid} was ordered before for another scope or floor"
+            raise AdminError(409, "purge_conflict", message)
+        patience = max(order.deadline_ms / 1000, POLL_S)
+        done, _ = await asyncio.wait({known.receipt}, timeout=patience)
+        if not done:
+            message = "the removal is still under way; ask again for the receipt"
+            raise AdminError(504, "deadline_exceeded", message)
+        return known.receipt.result()
+
+    def _begin(self, order: PurgeOrder) -> _Known:
+        scope = tenant_scope(order)
+        known = _Known(order, asyncio.create_task(self._in_turn(order, scope)))
+        self._known[order.purge_uid] = known
+        known.receipt.add_done_callback(lambda task: self._forget_failed(order.purge_uid, task))
+        for uid in [uid for uid, kept in self._known.items() if kept.receipt.done()]:
+            if len(self._known) <= RECEIPTS_KEPT:
+                break
+            del self._known[uid]
+        return known
+
+    def _forget_failed(self, uid: str, task: asyncio.Task[bytes]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._known.pop(uid, None)
+
+    async def _in_turn(self, order: PurgeOrder, scope: Scope) -> bytes:
+        # The fence falls at once; removals go one after another, so that each has its own place
+        # in the log.
+        started = self._milliseconds()
+        floor = self._policies.raise_tenant_floor(scope, order.floor)
+        fenced = await self._fences.fence(scope, floor, order.in_flight)
+        until = self._service.clock() + FINISH_SHARE * order.deadline_ms / 1000
+        async with self._turn:
+            before = self._member.log.head
+            removal, late = await self._remove(order, scope, floor, until=until)
+            after = self._record(order, floor, removal)
+        witness = self._witness(floor, fenced, late=late, started=started, chain=(before, after))
+        receipt = build_receipt(order, removal, witness)
+        signed = sign(receipt, self._member.keys.receipt_key, domain=RECEIPT_DOMAIN)
+        return canonical_bytes(signed)
+
+    async def _remove(
+        self, order: PurgeOrder, scope: Scope, floor: int, *, until: float
+    ) -> tuple[Removal, int]:
+        """The removal, and how many requests in flight had to be aborted for time."""
+        call = self._service.loop.call
+        if self._service.phase == "loading":
+            # No request was ever taken, so there is no cache: the engine starts above the floor.
+            return Removal(), 0
+        removal = await call(lambda engine: remove(engine, scope, floor, scrub=order.scrub))
+        late = 0
+        waited = False
+        while await call(lambda engine: engine.in_flight(scope, floor)):
+            waited = True
+            if self._service.clock() >= until:
+                late += (await call(lambda engine: engine.fence(scope, floor, "Abort"))).aborted
+            await asyncio.sleep(POLL_S)
+        if waited:
+            again = await call(lambda engine: remove(engine, scope, floor, scrub=order.scrub))
+            removal = removal.then(again)
+        return removal, late
+
+    def _record(self, order: PurgeOrder, floor: int, removal: Removal) -> ChainHead:
+        return self._member.log.append(
+            "purge",
+            {
+                "purgeUid": order.purge_uid,
+                "scopeDigest": order.scope_digest,
+                "floor": floor,
+                "entries": removal.entries,
+                "blocks": removal.blocks,
+                "bytes": removal.bytes,
+                "probeHits": removal.probe_hits,
+                "recount": removal.recount,
+            },
+        )
+
+    def _witness(
+        self,
+        floor: int,
+        fenced: FenceResult,
+        *,
+        late: int,
+        started: int,
+        chain: tuple[ChainHead, ChainHead],
+    ) -> Witness:
+        return Witness(
+            pod_uid=self._member.pod_uid,
+            key_id=self._member.keys.receipt_key.verify_key.key_id,
+            floor=floor,
+            finished=max(0, fenced.finishing - late),
+            aborted=fenced.aborted + late,
+            before=chain[0],
+            after=chain[1],
+            started_at=started,
+            finished_at=self._milliseconds(),
+            versions={"fleetward-engine": engine_version()},
+        )
+
+    def _milliseconds(self) -> int:
+        return int(self._wall() * 1000)
+
+
+def tenant_scope(order: PurgeOrder) -> Scope:
+    """The order's scope, which must be a whole tenant.
+
+    Raises:
+        AdminError: 400 for anything finer: reuse here is by tenant, so nothing finer can be told
+            apart, and a purge that silently did less would be worse than none.
+    """
+    try:
+        scope = Scope.from_wire(order.scope)
+    except ScopeInvalid as fault:
+        raise AdminError(400, "invalid_scope", fault.message) from fault
+    if scope.kind != "tenant":
+        message = f"this engine separates cache by tenant; a {scope.kind} must be widened to it"
+        raise AdminError(400, "unsupported_scope", message)
+    return scope
+
+
+def _what(order: PurgeOrder) -> tuple[object, ...]:
+    return order.scope, order.scope_digest, order.floor

@@ -1,0 +1,1 @@
+"""The engine's HTTP face: public API, health, metrics, and the thread the engine runs in."""

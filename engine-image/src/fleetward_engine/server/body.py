@@ -1,0 +1,93 @@
+"""Reading a request body: bounded in bytes, plain JSON, an object at the top."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.requests import ClientDisconnect, Request
+
+from fleetward_engine.server.errors import ApiError
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The whole body.
+
+    Raises:
+        ApiError: 413 above ``limit`` bytes (declared or counted), 415 for an encoded body,
+            400 when the client's length is no number or it left while sending.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ApiError(415, "Send the body without a content-encoding.", code="unsupported_media")
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal():
+        raise ApiError(400, "content-length is not a number.", code="invalid_request")
+    if int(declared) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+    except ClientDisconnect as gone:
+        raise ApiError(400, "The client left while sending.", code="client_closed") from gone
+    return b"".join(chunks)
+
+
+def parse(model: type[Model], body: bytes) -> Model:
+    """``body`` as ``model``.
+
+    Raises:
+        ApiError: 400 that names the first field at fault and says what it should be.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as fault:
+        message = f"The body is not valid JSON: {fault.msg}."
+        raise ApiError(400, message, code="invalid_json") from fault
+    if not isinstance(value, dict):
+        raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
+    try:
+        return model.model_validate(value)
+    except ValidationError as fault:
+        raise _invalid(fault.errors(include_url=False, include_input=False)[0]) from fault
+
+
+def _too_large(limit: int) -> ApiError:
+    message = f"The body is larger than {limit} bytes."
+    headers = {"connection": "close"}
+    return ApiError(413, message, code="request_too_large", headers=headers)
+
+
+def _invalid(error: ErrorDetails) -> ApiError:
+    param = field_path(error["loc"])
+    code = "missing_required_parameter" if error["type"] == "missing" else "invalid_value"
+    where = f"{param}: " if param else ""
+    return ApiError(400, f"{where}{error['msg']}.", param=param or None, code=code)
+
+
+def field_path(location: tuple[int | str, ...]) -> str:
+    """The path of a field as a person writes it, for example ``messages[0].content``.
+
+    pydantic also names the branch of a union (``list[str]``, ``StopList``); a field's name is the
+    only lower-case identifier among them that is not a type's name.
+    """
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif step.replace("_", "").isalnum() and step.islower() and step not in _TYPE_NAMES:
+            path += f".{step}" if path else step
+    return path
+
+
+_TYPE_NAMES = frozenset({"str", "int", "float", "bool", "list", "dict", "none", "constrained"})

@@ -1,0 +1,102 @@
+"""Who is calling: the gateway's signed identity, checked on every request.
+
+The engine holds public keys only, so nothing in its namespace can mint an identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetward_api.errors import IdentityError
+from fleetward_api.identity import IDENTITY_HEADER, LEEWAY_S, verify_identity
+from fleetward_api.replay import ReplayGuard
+from fleetward_engine.server.errors import ApiError, unavailable
+from fleetward_engine.server.trust import TrustMissing, TrustStore
+
+LOCAL_TENANT = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The authenticated facts that bound cache reuse.
+
+    ``floors`` of tenant, user, permission scope and document tags, as the gateway knew them.
+    """
+
+    tenant: str
+    user: str = ""
+    permission_scope: str = ""
+    document_tags: tuple[str, ...] = ()
+    floors: tuple[int, int, int, int] = (0, 0, 0, 0)
+    retention_class: str = ""
+
+
+class Authenticator(Protocol):
+    """Turns a request's headers into a caller."""
+
+    def authenticate(self, header: str | None) -> Caller:
+        """The caller named by the identity header; an `ApiError` 401 when there is none."""
+
+
+class LocalAuthenticator:
+    """``--insecure-local``: one tenant, no proof asked for."""
+
+    def authenticate(self, header: str | None) -> Caller:
+        """Every request is the local tenant's, whatever it says."""
+        del header
+        return Caller(tenant=LOCAL_TENANT)
+
+
+class GatewayAuthenticator:
+    """Accepts identities signed by the gateway for this service, each once."""
+
+    def __init__(
+        self,
+        trust: TrustStore,
+        *,
+        service_uid: str,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._trust = trust
+        self._service_uid = service_uid
+        self._wall = wall
+        self._clock = clock
+        self._seen = ReplayGuard(LEEWAY_S)
+
+    def authenticate(self, header: str | None) -> Caller:
+        """The caller of a token that is genuine, in time, ours and not seen before.
+
+        Raises:
+            ApiError: 401 that says what is wrong with it; 503 while no gateway key is mounted.
+        """
+        if not header:
+            message = f"The {IDENTITY_HEADER} header is missing: call the gateway, not the engine."
+            raise _unauthorised("missing", message)
+        try:
+            key = self._trust.current(self._clock()).gateway
+        except TrustMissing as fault:
+            raise unavailable(f"No gateway key: {fault}", code="trust_unavailable") from fault
+        now = self._wall()
+        try:
+            claims = verify_identity(
+                header, key, service_uid=self._service_uid, now=now, leeway=LEEWAY_S
+            )
+        except IdentityError as fault:
+            raise _unauthorised(fault.code, str(fault)) from fault
+        if not self._seen.accept(claims.request_id, claims.expires_at, now):
+            raise _unauthorised("replayed", "This identity has been used before.")
+        return Caller(
+            tenant=claims.tenant,
+            user=claims.user,
+            permission_scope=claims.permission_scope,
+            document_tags=claims.document_tags,
+            floors=claims.floors.as_tuple(),
+            retention_class=claims.retention_class,
+        )
+
+
+def _unauthorised(code: str, message: str) -> ApiError:
+    return ApiError(401, message, code=f"identity_{code}")

@@ -1,0 +1,77 @@
+"""uvicorn servers on sockets of our own, stopped by us and not by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from fleetward_engine.errors import ConfigInvalid
+
+BACKLOG = 2048
+STOP_TIMEOUT_S = 2
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that leaves the process's signals to the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Capture nothing: three servers share one process."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        ConfigInvalid: the address can't be had; the message says which.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as fault:
+        raise ConfigInvalid(f"cannot listen on {host} port {port}: {fault.strerror}") from fault
+
+
+def server(app: ASGIApp, *, tls: tuple[Path, Path] | None = None) -> Server:
+    """A server for one app; ``tls`` is certificate and key, read now."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=STOP_TIMEOUT_S,
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+    )
+    config.load()
+    return Server(config)
+
+
+class Listeners:
+    """The servers of this process, started and stopped together."""
+
+    def __init__(self) -> None:
+        self._servers: list[Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, one: Server, at: socket.socket) -> int:
+        """Serve on a socket; returns its port."""
+        port: int = at.getsockname()[1]
+        self._servers.append(one)
+        self._tasks.append(asyncio.create_task(one.serve(sockets=[at])))
+        return port
+
+    async def stop(self) -> None:
+        """Close all; connections get a moment to finish."""
+        for one in self._servers:
+            one.should_exit = True
+        await asyncio.gather(*self._tasks)

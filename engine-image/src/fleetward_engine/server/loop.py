@@ -1,0 +1,222 @@
+"""The engine's thread: schedule, run, update. Everything else reaches it by queue.
+
+The event loop puts commands in; the thread runs them between steps, so a command sees the engine at
+rest and delays decoding by no more than its own length. Outputs come back once per step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from fleetward_api.admin import ModelState
+from fleetward_engine.engine import Engine
+from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.request import Request
+
+logger = logging.getLogger(__name__)
+
+IDLE_TICK_S = 0.25
+EXPIRE_EVERY_S = 1.0
+PUBLISH_EVERY_S = 0.05
+
+Result = TypeVar("Result")
+Command = Callable[[Engine], None]
+
+
+class EngineStopped(Exception):
+    """The engine takes no more commands: it failed or was stopped."""
+
+
+class LoopListener(Protocol):
+    """Who hears from the engine, always on the event loop's thread."""
+
+    def on_loaded(self, engine: Engine, model: ModelState) -> None:
+        """The model is loaded; commands run from now on."""
+
+    def on_load_failed(self, fault: Exception) -> None:
+        """The model cannot be loaded; the thread has ended."""
+
+    def on_outputs(self, outputs: list[RequestOutput], at: float) -> None:
+        """One step's outputs; ``at`` is the monotonic time the step ended, seconds."""
+
+    def on_refused(self, request_id: str, fault: Exception) -> None:
+        """The engine cannot take this request."""
+
+    def on_failed(self, fault: Exception) -> None:
+        """The engine raised while running; the thread has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the outside may know of the thread without asking it."""
+
+    stats: EngineStats | None
+    progress_at: float  # monotonic seconds: last time the thread was idle or a step had ended
+
+
+class EngineLoop:
+    """Owns the engine in one thread, from loading the model to the last step."""
+
+    def __init__(
+        self,
+        build: Callable[[], tuple[Engine, ModelState]],
+        listener: LoopListener,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._build = build
+        self._listener = listener
+        self._clock = clock
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+        self._over = False
+        self._last_expire = clock()
+        self._published_at = clock()
+        self.progress = Progress(stats=None, progress_at=clock())
+
+    def start(self) -> None:
+        """Start loading in the background; to be called on the event loop's thread."""
+        self._event_loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def stop(self, *, timeout_s: float) -> bool:
+        """End the thread after the current step; False when it did not end in time."""
+        self._stopping = True
+        self._commands.put(lambda _engine: None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def submit(self, request: Request) -> None:
+        """Hand a request in; its outputs, or its refusal, reach the listener."""
+
+        def add(engine: Engine) -> None:
+            try:
+                engine.add_request(request)
+            except Exception as fault:  # noqa: BLE001 - one bad request must not end the engine
+                self._post(self._listener.on_refused, request.request_id, fault)
+
+        self._commands.put(add)
+
+    def abort(self, request_id: str) -> None:
+        """Free everything the request holds; unknown ids are ignored."""
+        self._commands.put(lambda engine: _ignore(engine.abort_request(request_id)))
+
+    def post(self, command: Command) -> None:
+        """Run ``command`` between two steps, or first thing after loading; nobody waits for it."""
+        self._commands.put(command)
+
+    async def call(self, ask: Callable[[Engine], Result]) -> Result:
+        """Run ``ask`` between two steps and return what it returned.
+
+        Raises:
+            EngineStopped: the thread ended before it could answer.
+        """
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def command(engine: Engine) -> None:
+            try:
+                result = ask(engine)
+            except Exception as fault:  # noqa: BLE001 - the asker decides what it means
+                self._post(_set_exception, future, fault)
+            else:
+                self._post(_set_result, future, result)
+
+        if self._over:
+            raise EngineStopped("the engine has stopped")
+        self._commands.put(command)
+        return await self._until_answered(future)
+
+    async def _until_answered(self, future: asyncio.Future[Result]) -> Result:
+        # A thread that died with the command in its queue never answers: look now and then.
+        while True:
+            done, _ = await asyncio.wait({future}, timeout=IDLE_TICK_S)
+            if done:
+                return future.result()
+            if not self._thread.is_alive() and not future.done():
+                future.cancel()
+                raise EngineStopped("the engine stopped before it could answer")
+
+    def _main(self) -> None:
+        try:
+            engine, model = self._build()
+        except Exception as fault:
+            # People need the sentence; the trail behind it only helps who debugs us.
+            logger.warning("cannot load the model: %s", fault, exc_info=True)
+            self._over = True
+            self._post(self._listener.on_load_failed, fault)
+            return
+        self.progress = Progress(stats=engine.stats(), progress_at=self._clock())
+        self._post(self._listener.on_loaded, engine, model)
+        try:
+            while not self._stopping:
+                self._turn(engine)
+        except Exception as fault:
+            logger.exception("the engine failed")
+            self._post(self._listener.on_failed, fault)
+        finally:
+            self._over = True
+
+    def _turn(self, engine: Engine) -> None:
+        self._run_commands(engine)
+        now = self._clock()
+        if now - self._last_expire >= EXPIRE_EVERY_S:
+            engine.expire(now)
+            self._last_expire = now
+        if engine.has_work:
+            outputs = engine.step()
+            if outputs:
+                self._post(self._listener.on_outputs, outputs, self._clock())
+        self._publish(engine)
+
+    def _run_commands(self, engine: Engine) -> None:
+        idle = not engine.has_work
+        try:
+            command = self._commands.get(block=idle, timeout=IDLE_TICK_S)
+            while True:
+                command(engine)
+                command = self._commands.get_nowait()
+        except queue.Empty:
+            return
+
+    def _publish(self, engine: Engine) -> None:
+        """Let the outside see the stats; a step that scheduled nothing is no progress."""
+        now = self._clock()
+        idle = not engine.has_work
+        if not idle and now - self._published_at < PUBLISH_EVERY_S:
+            return
+        self._published_at = now
+        before, stats = self.progress, engine.stats()
+        moved = idle or before.stats is None or stats.steps > before.stats.steps
+        progress_at = now if moved else before.progress_at
+        self.progress = Progress(stats=stats, progress_at=progress_at)
+
+    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
+        if self._event_loop is None or self._event_loop.is_closed():
+            return
+        try:
+            self._event_loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            # Closed between the question and the call: nobody is left to hear it.
+            logger.debug("the event loop closed before an answer could be delivered")
+
+
+def _ignore(_value: object) -> None:
+    return None
+
+
+def _set_result(future: asyncio.Future[Result], result: Result) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _set_exception(future: asyncio.Future[Result], fault: Exception) -> None:
+    if not future.done():
+        future.set_exception(fault)

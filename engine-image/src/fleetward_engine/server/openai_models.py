@@ -1,0 +1,115 @@
+"""Request bodies of the public API, checked field by field.
+
+Fields the engine knows are typed and bounded here. A field that OpenAI or vLLM clients may send
+and that the engine cannot honour yet is typed too, and refused by name in `refusals`. Anything else
+is ignored, as those servers do.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+MAX_STOP_STRINGS = 4
+MAX_STOP_LENGTH = 1024
+MAX_STOP_TOKENS = 128
+MAX_TOKENS = 2**31 - 1
+INT64 = 2**63
+
+StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
+TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+class Body(BaseModel):
+    """A strict reader: ``"5"`` is not 5, and NaN is not a number."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class StreamOptions(Body):
+    """``stream_options``: whether a last chunk carries the usage."""
+
+    include_usage: bool | None = None
+
+
+class ResponseFormat(Body):
+    """``response_format``: only plain text is produced."""
+
+    type: str = "text"
+
+
+class ContentPart(Body):
+    """One part of a message; only text parts are understood."""
+
+    type: str
+    text: str | None = None
+
+
+class Message(Body):
+    """One message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[JsonValue] | None = None
+    function_call: JsonValue = None
+
+
+class GenerationBody(Body):
+    """What chat completions and completions share."""
+
+    model: Annotated[str, Field(min_length=1, max_length=512)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-INT64, lt=INT64)] | None = None
+    stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_TOKENS)] | None = None
+    ignore_eos: bool | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    best_of: Annotated[int, Field(ge=1)] | None = None
+    logit_bias: dict[str, float] | None = None
+    user: str | None = None
+    prompt_cache_key: str | None = None
+    cache_salt: str | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    response_format: ResponseFormat | None = None
+
+
+class ChatCompletionBody(GenerationBody):
+    """``POST /v1/chat/completions``."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=4096)]
+    max_completion_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    tools: list[JsonValue] | None = None
+    tool_choice: JsonValue = None
+    parallel_tool_calls: bool | None = None
+    functions: list[JsonValue] | None = None
+    function_call: JsonValue = None
+    modalities: list[str] | None = None
+    audio: JsonValue = None
+    prediction: JsonValue = None
+    reasoning_effort: str | None = None
+    web_search_options: JsonValue = None
+
+
+class CompletionBody(GenerationBody):
+    """``POST /v1/completions``."""
+
+    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    suffix: str | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0)] | None = None

@@ -1,0 +1,97 @@
+"""From a request body to the prompt's token ids, without holding up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from fleetward_engine.errors import ChatRefused
+from fleetward_engine.server.errors import ApiError
+from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody, Message
+from fleetward_engine.tokenizer import ChatMessage, Tokenizer
+
+INLINE_CHARACTERS = 4096
+"""Longer texts are encoded on a worker thread: a millisecond here delays every stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """Bounds that can be checked before encoding: tokens allowed, bytes of the longest token."""
+
+    context_tokens: int
+    longest_token_bytes: int
+
+
+class PromptEncoder:
+    """Encodes prompts; long ones one after another on its own thread."""
+
+    def __init__(self, tokenizer: Tokenizer, limits: PromptLimits) -> None:
+        self._tokenizer = tokenizer
+        self._limits = limits
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
+
+    async def chat(self, body: ChatCompletionBody) -> tuple[int, ...]:
+        """The conversation through the model's chat template."""
+        messages = [_plain(message) for message in body.messages]
+        size = self._check_size([message["content"] for message in messages], "messages")
+        try:
+            return await self._encode(size, lambda: self._tokenizer.encode_chat(messages))
+        except ChatRefused as fault:
+            raise ApiError(400, str(fault), param="messages", code="invalid_value") from fault
+
+    async def completion(self, body: CompletionBody) -> tuple[int, ...]:
+        """The prompt of a plain completion: text, or token ids as they are."""
+        prompt = body.prompt
+        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+            prompt = prompt[0]
+        if isinstance(prompt, str):
+            text = prompt
+            size = self._check_size([text], "prompt")
+            tokens = await self._encode(size, lambda: self._tokenizer.encode(text))
+        else:
+            tokens = tuple(token for token in prompt if isinstance(token, int))
+        return self._check_tokens(tokens)
+
+    def close(self) -> None:
+        """Stop the worker thread."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    async def _encode(self, size: int, encode: Callable[[], list[int]]) -> tuple[int, ...]:
+        if size <= INLINE_CHARACTERS:
+            return tuple(encode())
+        loop = asyncio.get_running_loop()
+        return tuple(await loop.run_in_executor(self._worker, encode))
+
+    def _check_size(self, texts: list[str], param: str) -> int:
+        size = sum(map(len, texts))
+        at_least = size // self._limits.longest_token_bytes
+        if at_least > self._limits.context_tokens:
+            message = (
+                f"This model's maximum context length is {self._limits.context_tokens} tokens, "
+                f"but {param} has at least {at_least}. Shorten it."
+            )
+            raise ApiError(400, message, param=param, code="context_length_exceeded")
+        return size
+
+    def _check_tokens(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        if not tokens:
+            raise ApiError(400, "prompt is empty.", param="prompt", code="invalid_value")
+        size = self._tokenizer.vocab_size
+        if any(token >= size for token in tokens):
+            message = f"prompt: this model's token ids are below {size}."
+            raise ApiError(400, message, param="prompt", code="invalid_value")
+        return tokens
+
+
+def longest_token_bytes(tokenizer: Tokenizer) -> int:
+    """Bytes of the longest token: a text of n characters has at least n / that many tokens."""
+    return max(1, *(len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)))
+
+
+def _plain(message: Message) -> ChatMessage:
+    content = message.content
+    if isinstance(content, list):
+        content = "".join(part.text or "" for part in content)
+    return {"role": message.role, "content": content or ""}

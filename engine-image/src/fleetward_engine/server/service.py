@@ -1,0 +1,193 @@
+"""The engine as the HTTP handlers see it: submit, abort, ask, and what state it is in.
+
+Lives on the event loop's thread. The engine's own thread speaks to it through `LoopListener`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleetward_api.admin import ModelState
+from fleetward_api.cache_key import ModelFingerprint
+from fleetward_engine.admin.policy import PolicyInForce
+from fleetward_engine.engine import Engine
+from fleetward_engine.errors import RequestRefused
+from fleetward_engine.factory import fingerprint_of
+from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.request import Request
+from fleetward_engine.server.drain import Drain
+from fleetward_engine.server.errors import ApiError, server_fault, unavailable
+from fleetward_engine.server.generation import Generation
+from fleetward_engine.server.health import Condition, Phase
+from fleetward_engine.server.loop import EngineLoop
+from fleetward_engine.server.metrics import EngineMetrics, Timeline
+from fleetward_engine.server.prompt import PromptEncoder, PromptLimits, longest_token_bytes
+from fleetward_engine.server.sampling import Limits, refusal
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """What is known once the model is loaded."""
+
+    state: ModelState
+    fingerprint: ModelFingerprint
+    limits: Limits
+    encoder: PromptEncoder
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    generation: Generation
+    timeline: Timeline
+
+
+class EngineService:
+    """Requests in, outputs out, and the state behind the probes.
+
+    ``ended`` is set when the engine can never serve (again); ``fault`` then says why.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], tuple[Engine, ModelState]],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self.clock = clock
+        self.loop = EngineLoop(build, self, clock=clock)
+        self.metrics = EngineMetrics(self.stats)
+        self.drain = Drain()
+        self.policy: PolicyInForce | None = None
+        self.model: LoadedModel | None = None
+        self.phase: Phase = "loading"
+        self.fault = ""
+        self.ended = asyncio.Event()
+        self._running: dict[str, _Running] = {}
+
+    @property
+    def unfinished(self) -> int:
+        """Requests whose answer is still being made."""
+        return len(self._running)
+
+    def stats(self) -> EngineStats | None:
+        """The engine's last published numbers; None while loading."""
+        return self.loop.progress.stats
+
+    def condition(self) -> Condition:
+        """What the probes decide on."""
+        return Condition(
+            phase=self.phase,
+            fault=self.fault,
+            has_bundle=self.policy is not None,
+            draining=self.drain.draining,
+            progress_at=self.loop.progress.progress_at,
+        )
+
+    def ready_parts(self) -> tuple[LoadedModel, PolicyInForce]:
+        """Model and policy to serve a request with.
+
+        Raises:
+            ApiError: 503 that says what is missing.
+        """
+        if self.phase in ("failed", "load_failed"):
+            raise unavailable(f"The engine failed: {self.fault}", code="engine_failed")
+        if self.model is None:
+            raise unavailable("The model is being loaded.", code="model_loading")
+        if self.policy is None:
+            raise unavailable("No policy bundle is in force yet.", code="no_policy")
+        if self.drain.refuses(self.clock()):
+            raise unavailable("This engine is draining.", code="draining")
+        return self.model, self.policy
+
+    def submit(self, request: Request) -> Generation:
+        """Queue a request; its outputs arrive in the generation."""
+        generation = Generation(request.request_id)
+        self._running[request.request_id] = _Running(generation, Timeline(request.arrival))
+        self.loop.submit(request)
+        return generation
+
+    def abort(self, request_id: str) -> None:
+        """Free what a request holds; nothing happens once it has ended."""
+        if self._running.pop(request_id, None) is not None:
+            self.loop.abort(request_id)
+
+    def fail_all(self, error: ApiError) -> None:
+        """End every running request with an error its client sees."""
+        for request_id, running in list(self._running.items()):
+            running.generation.fail(error)
+            self.abort(request_id)
+
+    def on_loaded(self, engine: Engine, model: ModelState) -> None:
+        """The model is there: requests can be taken as soon as a policy is in force."""
+        self.model = loaded_model(engine, model)
+        self.phase = "running"
+        logger.info("model loaded: %s", model.model_digest)
+
+    def on_load_failed(self, fault: Exception) -> None:
+        """The model can't be loaded: say so in every place that is looked at."""
+        self._end("load_failed", fault)
+
+    def on_failed(self, fault: Exception) -> None:
+        """The engine raised: every client hears of it now."""
+        self._end("failed", fault)
+        self.fail_all(server_fault("The engine failed while serving.", code="engine_failed"))
+
+    def on_outputs(self, outputs: list[RequestOutput], at: float) -> None:
+        """Hand one step's outputs to their requests."""
+        for output in outputs:
+            running = self._running.get(output.request_id)
+            if running is None:
+                continue
+            self.metrics.observe(running.timeline, output, at)
+            running.generation.push(output)
+            if output.finish_reason is not None:
+                del self._running[output.request_id]
+
+    def on_refused(self, request_id: str, fault: Exception) -> None:
+        """The engine can't take this request."""
+        running = self._running.pop(request_id, None)
+        if running is None:
+            return
+        if isinstance(fault, RequestRefused):
+            running.generation.fail(refusal(fault))
+        else:
+            logger.error("request %s could not be queued", request_id, exc_info=fault)
+            running.generation.fail(server_fault("The engine could not queue this request."))
+
+    def _end(self, phase: Phase, fault: Exception) -> None:
+        self.phase = phase
+        self.fault = describe(fault)
+        self.ended.set()
+
+
+def describe(fault: Exception) -> str:
+    """A fault in one line for people: its message, with the type where that says more."""
+    words = " ".join(str(fault).split())
+    if type(fault).__module__.startswith("fleetward"):
+        return words[:1024]
+    return f"{type(fault).__name__}: {words}"[:1024]
+
+
+def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:
+    """Collect what the handlers need to know of a loaded engine."""
+    stats = engine.stats()
+    pool_tokens = stats.kv_blocks_total * engine.config.block_size
+    context_tokens = min(engine.max_model_len, pool_tokens)
+    tokenizer = engine.tokenizer
+    return LoadedModel(
+        state=state,
+        fingerprint=fingerprint_of(state),
+        limits=Limits(context_tokens=context_tokens, vocab_size=tokenizer.vocab_size),
+        encoder=PromptEncoder(
+            tokenizer,
+            PromptLimits(
+                context_tokens=context_tokens,
+                longest_token_bytes=longest_token_bytes(tokenizer),
+            ),
+        ),
+    )
