@@ -67,6 +67,7 @@ class KvCache:
         sequence.num_computed = len(hits) * self.block_size
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.num_computed
+            sequence.admitted_at = now
             self.query_tokens += sequence.num_prompt_tokens
             self.hit_tokens += sequence.num_computed
         return True

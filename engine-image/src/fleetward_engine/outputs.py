@@ -29,7 +29,8 @@ class RequestOutput:
 
     `text_delta` only ever appends; the deltas of a request joined are its whole text, without any
     stop string. `cached_tokens` counts prompt tokens taken from the cache at first admission.
-    `error` is set only with `finish_reason` "error".
+    `error` is set only with `finish_reason` "error". `admitted_at` is when the request first left
+    the queue (monotonic seconds; None if it never did).
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class RequestOutput:
     cached_tokens: int
     prompt_tokens: int
     completion_tokens: int
+    admitted_at: float | None = None
     error: str | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
 

@@ -18,7 +18,7 @@ class Sequence:
     """
 
     __slots__ = (
-        "_keys", "block_table", "cached_tokens", "num_committed", "num_computed", "order",
+        "_keys", "admitted_at", "block_table", "cached_tokens", "num_committed", "num_computed", "order",
         "owner", "request", "token_ids",
     )  # fmt: skip
 
@@ -31,6 +31,7 @@ class Sequence:
         self.num_computed = 0
         self.num_committed = 0
         self.cached_tokens: int | None = None
+        self.admitted_at: float | None = None
         self._keys: list[bytes] = []
 
     @property

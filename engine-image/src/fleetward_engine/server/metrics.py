@@ -80,6 +80,8 @@ class EngineMetrics:
         if tokens:
             if timeline.last_token_at is None:
                 self._ttft.observe(at - timeline.arrival)
+                if output.admitted_at is not None:
+                    self._queue.observe(output.admitted_at - timeline.arrival)
             else:
                 # A step may bring several tokens: each waited its share of the gap.
                 gap = (at - timeline.last_token_at) / tokens
@@ -89,10 +91,6 @@ class EngineMetrics:
         if output.finish_reason is not None:
             self._success.labels(output.finish_reason).inc()
             self._e2e.observe(at - timeline.arrival)
-
-    def queued(self, seconds: float) -> None:
-        """A request was scheduled for the first time after waiting this long."""
-        self._queue.observe(seconds)
 
     def refused(self, reason: str) -> None:
         """A request was turned away; ``reason`` is one of our own error codes."""
