@@ -141,9 +141,18 @@ Moment: TypeAlias = Annotated[
         )
     ),
 ]
-Percent: TypeAlias = Annotated[int, Field(ge=0, le=100)]
+WHOLE = Check(
+    Rule(
+        cel="int(self) == self",
+        message="write a whole number without a decimal point",
+        holds=lambda value: isinstance(value, int),
+    )
+)
+"""Put on the integers of specs: without a rule the API server takes 2.0 for 2 in some fields, and
+refuses it in those that another rule reads."""
+Percent: TypeAlias = Annotated[int, Field(ge=0, le=100), WHOLE]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=2_147_483_647)]
 BigCount: TypeAlias = Annotated[int, Field(ge=0, le=9_007_199_254_740_991)]
 """Bytes and generations: whole numbers that JSON keeps exact."""
-ReplicaCount: TypeAlias = Annotated[int, Field(ge=0, le=1000)]
+ReplicaCount: TypeAlias = Annotated[int, Field(ge=0, le=1000), WHOLE]
 LabelOperator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]

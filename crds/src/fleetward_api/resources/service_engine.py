@@ -8,11 +8,11 @@ from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.rules import Rule, absent, only
-from fleetward_api.resources.scalars import MemoryAmount, ShortText
+from fleetward_api.resources.scalars import WHOLE, MemoryAmount, ShortText
 
 Runner: TypeAlias = Literal["Torch", "Simulated"]
 Dtype: TypeAlias = Literal["Auto", "BFloat16", "Float32"]
-ParallelDegree: TypeAlias = Annotated[int, Field(ge=1, le=64)]
+ParallelDegree: TypeAlias = Annotated[int, Field(ge=1, le=64), WHOLE]
 
 
 class QuantizationSpec(ApiModel):
@@ -34,7 +34,7 @@ class SpeculativeSpec(ApiModel):
 
     method: Literal["None", "Ngram", "Draft"] = "None"
     """Who proposes tokens: nobody, the prompt's own n-grams, or a draft model. None today."""
-    num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] | None = None
+    num_speculative_tokens: Annotated[int, Field(ge=1, le=64), WHOLE] | None = None
     """Tokens proposed per step."""
     draft_model: ShortText | None = None
     """Source of the draft model."""
@@ -85,13 +85,13 @@ class EngineSpec(ApiModel):
     """Number type of weights and activations; Auto takes bfloat16 where it is fast."""
     quantization: QuantizationSpec = QuantizationSpec()
     """Smaller numbers for weights and KV cache."""
-    max_model_len: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
+    max_model_len: Annotated[int, Field(ge=1, le=16_777_216), WHOLE] | None = None
     """Longest sequence, prompt and answer together, in tokens; the model's limit when absent."""
-    max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
+    max_num_seqs: Annotated[int, Field(ge=1, le=4096), WHOLE] = 64
     """Most sequences computed in one step."""
-    max_num_batched_tokens: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=1_048_576), WHOLE] = 1024
     """Token budget of one step, prefill and decode together."""
-    block_size: Annotated[int, Field(ge=8, le=256, multiple_of=8)] = 32
+    block_size: Annotated[int, Field(ge=8, le=256, multiple_of=8), WHOLE] = 32
     """Tokens in one KV block, the unit of reuse."""
     chunked_prefill: bool = True
     """Whether a long prefill is split over steps so that decoding sequences go on."""

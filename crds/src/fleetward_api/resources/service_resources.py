@@ -9,7 +9,7 @@ from pydantic import Field
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.lists import Atomic, KeyedBy
 from fleetward_api.resources.rules import Rule, empty
-from fleetward_api.resources.scalars import CpuAmount, LabelName, MemoryAmount, ObjectName
+from fleetward_api.resources.scalars import WHOLE, CpuAmount, LabelName, MemoryAmount, ObjectName
 from fleetward_api.resources.selectors import LabelKey, LabelMap, LabelValue
 
 
@@ -24,7 +24,7 @@ class AcceleratorSpec(ApiModel):
         ),
     ] = "nvidia.com/gpu"
     """Name of the extended resource."""
-    count: Annotated[int, Field(ge=1, le=64)] = 1
+    count: Annotated[int, Field(ge=1, le=64), WHOLE] = 1
     """Accelerators per replica; equals tensor times pipeline parallelism, so 1 today."""
 
     rules = (
@@ -62,7 +62,7 @@ class Toleration(ApiModel):
     """The taint's value, for operator Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect; absent means every effect."""
-    toleration_seconds: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
+    toleration_seconds: Annotated[int, Field(ge=0, le=31_536_000), WHOLE] | None = None
     """Seconds that a NoExecute taint is borne, for ever when absent."""
 
     rules = (

@@ -9,6 +9,7 @@ from pydantic import Field
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.rules import Rule, absent, only
 from fleetward_api.resources.scalars import (
+    WHOLE,
     Check,
     Duration,
     IntOrString,
@@ -55,7 +56,7 @@ class ScalingRules(ApiModel):
 
     stabilization_window: Duration | None = None
     """How long a need must last before it is followed."""
-    max_pods: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_pods: Annotated[int, Field(ge=1, le=1000), WHOLE] | None = None
     """Most pods added or removed within one period."""
     period: Duration | None = None
     """The period that `maxPods` speaks of."""

@@ -11,6 +11,7 @@ from fleetward_api.resources.condition import Conditions
 from fleetward_api.resources.lists import DistinctValues, KeyedBy
 from fleetward_api.resources.rules import absent, empty, only
 from fleetward_api.resources.scalars import (
+    WHOLE,
     BigCount,
     Count,
     LabelName,
@@ -65,9 +66,9 @@ class TenantSpec(ApiModel):
     """The tenant's API keys; without any, nobody can call as this tenant."""
     jwt: JwtSpec | None = None
     """Tokens of an identity provider. Not available yet."""
-    weight: Annotated[int, Field(ge=1, le=100)] = 1
+    weight: Annotated[int, Field(ge=1, le=100), WHOLE] = 1
     """Share under fair scheduling, relative to other tenants. 1 today."""
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    priority: Annotated[int, Field(ge=-1000, le=1000), WHOLE] = 0
     """Higher goes first under priority scheduling. 0 today."""
     quotas: TenantQuotas | None = None
     """Limits of the tenant. Not available yet."""

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.lists import DistinctValues
-from fleetward_api.resources.scalars import ShortText
+from fleetward_api.resources.scalars import WHOLE, ShortText
 
 _Url: TypeAlias = Annotated[str, Field(max_length=512, pattern=r"^https://[^ ]+$")]
 _Names: TypeAlias = Annotated[tuple[ShortText, ...], Field(max_length=32), DistinctValues()]
-_Limit: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000_000)]
+_Limit: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000_000), WHOLE]
 
 
 class JwtClaims(ApiModel):
