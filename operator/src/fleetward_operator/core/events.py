@@ -1,0 +1,92 @@
+"""Events we announce: one function for each, so that reason and words are the same everywhere.
+
+| reason | type | on | when |
+|---|---|---|---|
+| ChildrenApplied | Normal | InferenceService | children were made or changed |
+| DriftReverted | Warning | InferenceService | someone changed a field that we own |
+| NameTaken | Warning | InferenceService | a child's name belongs to another object |
+| ServiceReady | Normal | InferenceService | it became Ready |
+| ServiceNotReady | Warning | InferenceService | it stopped being Ready, or is refused |
+| PolicyEnforced | Normal | InferenceService | every engine acked a bundle generation |
+| EpochRotated | Warning | CachePurge or Lease | all cache became unreachable |
+| PurgeStarted, PurgeCompleted | Normal | CachePurge | |
+| PurgeIncomplete, PurgeRefused | Warning | CachePurge | |
+| KeysMissing | Warning | Tenant | a Secret that it names is not there |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """One Event to be: its type, reason and sentence."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def children_applied(names: tuple[str, ...]) -> Announcement:
+    """Children were made or changed."""
+    message = f"Applied {', '.join(names)}."
+    return Announcement(type="Normal", reason="ChildrenApplied", message=message)
+
+
+def drift_reverted(child: str, *, field: str, manager: str) -> Announcement:
+    """A field that we own was changed by someone and put back."""
+    message = f"Put back {field} of {child}, which {manager} had changed."
+    return Announcement(type="Warning", reason="DriftReverted", message=message)
+
+
+def name_taken(child: str) -> Announcement:
+    """An object of another owner stands where a child should."""
+    message = f"{child} exists and is not ours: rename the service or remove that object."
+    return Announcement(type="Warning", reason="NameTaken", message=message)
+
+
+def service_ready(message: str) -> Announcement:
+    """The service became Ready."""
+    return Announcement(type="Normal", reason="ServiceReady", message=message)
+
+
+def service_not_ready(message: str) -> Announcement:
+    """The service stopped being Ready, or can't become so."""
+    return Announcement(type="Warning", reason="ServiceNotReady", message=message)
+
+
+def policy_enforced(message: str) -> Announcement:
+    """Every engine acked a bundle generation."""
+    return Announcement(type="Normal", reason="PolicyEnforced", message=message)
+
+
+def epoch_rotated(number: int, *, why: str) -> Announcement:
+    """All cache of the fleet became unreachable."""
+    message = f"Rotated the cache epoch to {number}: {why}. No older cache can be reused."
+    return Announcement(type="Warning", reason="EpochRotated", message=message)
+
+
+def purge_started(members: int) -> Announcement:
+    """A purge made its cut."""
+    message = f"Raised the floor; {members} member(s) must prove that the scope is gone."
+    return Announcement(type="Normal", reason="PurgeStarted", message=message)
+
+
+def purge_ended(*, completed: bool, digest: str, message: str) -> Announcement:
+    """A purge reached its final phase; the Event carries the evidence's digest."""
+    text = f"{message} Evidence {digest}."
+    if completed:
+        return Announcement(type="Normal", reason="PurgeCompleted", message=text)
+    return Announcement(type="Warning", reason="PurgeIncomplete", message=text)
+
+
+def purge_refused(message: str) -> Announcement:
+    """A purge that cannot be run."""
+    return Announcement(type="Warning", reason="PurgeRefused", message=message)
+
+
+def keys_missing(message: str) -> Announcement:
+    """A tenant's Secret is not there."""
+    return Announcement(type="Warning", reason="KeysMissing", message=message)

@@ -1,0 +1,1 @@
+"""Deleting a scope's cache across the fleet, as a pure state machine."""

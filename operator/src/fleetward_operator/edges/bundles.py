@@ -1,0 +1,75 @@
+"""Which bundle each service has, remembered between passes, and the engines' word on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleetward_api.admin import MemberState
+from fleetward_api.bundle import PolicyBundle
+from fleetward_operator.core.observed import Ack
+from fleetward_operator.core.policy import next_bundle
+from fleetward_operator.manifests.bundle import BUNDLE_KEY
+
+
+class BundleLedger:
+    """Bundles by service uid. In memory; what must survive stands in each service's ConfigMap."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, PolicyBundle] = {}
+        self._seen: dict[str, int] = {}
+
+    def last(self, service_uid: str) -> PolicyBundle | None:
+        """The bundle last settled on."""
+        return self._last.get(service_uid)
+
+    def recall(self, service_uid: str, configmap: Mapping[str, Any] | None) -> None:
+        """Learn from the service's ConfigMap what an earlier operator settled on."""
+        if configmap is None or service_uid in self._last:
+            return
+        try:
+            found = PolicyBundle.model_validate_json((configmap.get("data") or {})[BUNDLE_KEY])
+        except (KeyError, ValueError):
+            # Somebody emptied it: generations met elsewhere still keep ours growing.
+            return
+        if found.service.uid == service_uid:
+            self._last[service_uid] = found
+
+    def saw_generation(self, service_uid: str, generation: int) -> None:
+        """A generation met in a status or a member: ours must not be below it."""
+        self._seen[service_uid] = max(self._seen.get(service_uid, 0), generation)
+
+    def settle(self, content: PolicyBundle) -> PolicyBundle:
+        """The bundle for this content, with its generation."""
+        uid = content.service.uid
+        last = self._last.get(uid)
+        bundle = next_bundle(content, last=last, seen_generation=self._seen.get(uid, 0))
+        self._last[uid] = bundle
+        self.saw_generation(uid, bundle.generation)
+        return bundle
+
+    def forget(self, service_uid: str) -> None:
+        """The service is gone."""
+        self._last.pop(service_uid, None)
+        self._seen.pop(service_uid, None)
+
+
+class EngineWords:
+    """What engines last said: acks, states, and why a push failed. In memory, by pod uid."""
+
+    def __init__(self) -> None:
+        self.acks: dict[str, Ack] = {}
+        self.states: dict[str, MemberState] = {}
+        self.faults: dict[str, str] = {}
+        self._restarts: dict[str, int] = {}
+
+    def notice_restart(self, uid: str, restarts: int) -> None:
+        """A container that restarted knows nothing any more."""
+        if self._restarts.get(uid, restarts) != restarts:
+            self.forget(uid)
+        self._restarts[uid] = restarts
+
+    def forget(self, uid: str) -> None:
+        """The pod, or the process in it, is gone."""
+        for words in (self.acks, self.states, self.faults, self._restarts):
+            words.pop(uid, None)

@@ -1,0 +1,133 @@
+"""Carries out a plan's child actions. It alone touches children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.core.children import (
+    ApplyChild,
+    ChildAction,
+    DeleteChild,
+    controller_uid,
+)
+from fleetward_operator.core.drift import field_owner, format_path
+from fleetward_operator.core.events import (
+    Announcement,
+    children_applied,
+    drift_reverted,
+    name_taken,
+)
+from fleetward_operator.edges.kinds import object_path
+from fleetward_operator.edges.own_writes import OwnWrites
+from fleetward_operator.edges.writer import BUNDLE, CHILDREN, Writer
+from fleetward_operator.manifests.manifest import Manifest
+from fleetward_operator.manifests.names import bundle_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The service whose children are written."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run did. `parent_gone`: the service is no longer there, nothing was made."""
+
+    announcements: list[Announcement] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    parent_gone: bool = False
+
+
+class Executor:
+    """Applies, deletes, and looks twice before it makes anything."""
+
+    def __init__(self, client: KubeClient, writer: Writer, own_writes: OwnWrites) -> None:
+        self._client = client
+        self._writer = writer
+        self._own_writes = own_writes
+
+    async def execute(self, actions: Iterable[ChildAction], *, owner: Owner) -> Outcome:
+        """Carry out actions in order.
+
+        Raises:
+            KubeError: the API server refused one; those before it are done.
+            NotLeading: the lease is not ours.
+        """
+        outcome = Outcome()
+        applied: list[str] = []
+        confirmed = False
+        for action in actions:
+            if isinstance(action, DeleteChild):
+                await self._delete(action)
+                continue
+            if action.why == "Missing" and not confirmed:
+                # The watch may lag behind a deletion: never make children of a ghost.
+                if not await self._is_there(owner):
+                    outcome.parent_gone = True
+                    return outcome
+                confirmed = True
+            if await self._apply(action, owner, outcome):
+                applied.append(_label(action.manifest))
+        if applied:
+            outcome.announcements.append(children_applied(tuple(applied)))
+        return outcome
+
+    async def _apply(self, action: ApplyChild, owner: Owner, outcome: Outcome) -> bool:
+        manifest, label = action.manifest, _label(action.manifest)
+        if action.why == "Missing" and await self._is_foreign(manifest, owner):
+            outcome.taken.append(label)
+            outcome.announcements.append(name_taken(label))
+            return False
+        if action.why == "Drifted":
+            outcome.announcements.append(await self._describe_drift(action, label))
+        # The bundle is a concern of its own: it changes with policies, not with the service.
+        manager = BUNDLE if manifest["metadata"]["name"] == bundle_name(owner.name) else CHILDREN
+        written = await self._writer.apply(manifest, manager=manager)
+        key = f"{owner.namespace}/{manifest['metadata']['name']}"
+        self._own_writes.remember(manifest["kind"], key, written)
+        # Routine bundle generations are told by PolicyEnforced.
+        return action.why != "Drifted" and manager == CHILDREN
+
+    async def _delete(self, action: DeleteChild) -> None:
+        try:
+            await self._writer.delete(action.kind, action.namespace, action.name, uid=action.uid)
+        except KubeError as error:
+            if not (error.not_found or error.conflict):
+                raise
+
+    async def _is_there(self, owner: Owner) -> bool:
+        found = await self._get("InferenceService", owner.namespace, owner.name)
+        if found is None:
+            return False
+        metadata = found["metadata"]
+        return metadata["uid"] == owner.uid and "deletionTimestamp" not in metadata
+
+    async def _is_foreign(self, manifest: Manifest, owner: Owner) -> bool:
+        found = await self._get(manifest["kind"], owner.namespace, manifest["metadata"]["name"])
+        return found is not None and controller_uid(found) != owner.uid
+
+    async def _describe_drift(self, action: ApplyChild, label: str) -> Announcement:
+        manifest = action.manifest
+        metadata = manifest["metadata"]
+        live = await self._get(manifest["kind"], metadata["namespace"], metadata["name"]) or {}
+        manager = field_owner(action.drift, live, ours=CHILDREN)
+        return drift_reverted(label, field=format_path(action.drift), manager=manager)
+
+    async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.request("GET", object_path(kind, namespace, name))
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+
+def _label(manifest: Manifest) -> str:
+    return f"{manifest['kind']} {manifest['metadata']['name']}"

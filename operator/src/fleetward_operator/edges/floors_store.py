@@ -1,0 +1,144 @@
+"""The floors: one ConfigMap, each write on condition that nobody wrote in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from fleetward_api.canonical import canonical_bytes
+from fleetward_api.floors import Floors
+from fleetward_api.scope import Scope
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.edges.kinds import object_path
+from fleetward_operator.edges.writer import KEYS, Writer
+from fleetward_operator.errors import StateLost
+from fleetward_operator.manifests.labels import release_labels
+
+FLOORS = "fleetward-floors"
+FLOORS_KEY = "floors.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFloors:
+    """Floors as they stand in the API server, and the resource version of that write."""
+
+    floors: Floors
+    version: str
+
+
+class FloorsStore:
+    """Reads and raises floors. `current` is the last version that we read or wrote."""
+
+    def __init__(self, client: KubeClient, writer: Writer, *, namespace: str) -> None:
+        self._client = client
+        self._writer = writer
+        self._namespace = namespace
+        self._lock = asyncio.Lock()
+        self._current: StoredFloors | None = None
+
+    @property
+    def current(self) -> StoredFloors:
+        """The floors in force.
+
+        Raises:
+            StateLost: they were never read.
+        """
+        if self._current is None:
+            raise StateLost("the floors were not read yet", retryable=True)
+        return self._current
+
+    async def read(self) -> StoredFloors | None:
+        """What the API server holds; None when it holds no readable floors."""
+        found = await self._get()
+        self._current = _parse(found) if found else None
+        return self._current
+
+    async def start_over(self, floors: Floors) -> StoredFloors:
+        """Write floors where there are none, or none that can be read."""
+        async with self._lock:
+            found = await self._get()
+            manifest = self._manifest(floors, version="")
+            if found is None:
+                written = await self._writer.create(manifest, manager=KEYS)
+            else:
+                manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+                written = await self._writer.replace(manifest, manager=KEYS)
+            return self._took(written)
+
+    async def raise_floor(self, scope: Scope) -> StoredFloors:
+        """Raise one scope's floor: the write whose resource version is a purge's cut.
+
+        Raises:
+            StateLost: the ConfigMap is gone or unreadable; the epoch must be rotated first.
+            KubeError: the API server refused.
+        """
+        async with self._lock:
+            for _ in range(5):
+                with contextlib.suppress(_Outdated):
+                    return await self._raise_once(scope)
+                await self.read()
+            raise StateLost("the floors are written by somebody else too", retryable=True)
+
+    async def _raise_once(self, scope: Scope) -> StoredFloors:
+        if self._current is None and await self.read() is None:
+            raise StateLost(f"ConfigMap {FLOORS} is gone", retryable=True)
+        before = self.current
+        raised = before.floors.raised(scope).bounded()
+        try:
+            written = await self._writer.replace(
+                self._manifest(raised, version=before.version), manager=KEYS
+            )
+        except KubeError as error:
+            if error.not_found:
+                self._current = None
+                raise StateLost(f"ConfigMap {FLOORS} is gone", retryable=True) from error
+            if error.conflict:
+                raise _Outdated from error
+            raise
+        return self._took(written)
+
+    def _took(self, written: dict[str, Any]) -> StoredFloors:
+        taken = _parse(written)
+        if taken is None:
+            raise StateLost(f"ConfigMap {FLOORS} came back unreadable")
+        self._current = taken
+        return taken
+
+    async def _get(self) -> dict[str, Any] | None:
+        try:
+            return await self._client.request(
+                "GET", object_path("ConfigMap", self._namespace, FLOORS)
+            )
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+    def _manifest(self, floors: Floors, *, version: str) -> dict[str, Any]:
+        metadata: dict[str, Any] = {
+            "name": FLOORS,
+            "namespace": self._namespace,
+            "labels": release_labels(FLOORS),
+        }
+        if version:
+            metadata["resourceVersion"] = version
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {FLOORS_KEY: canonical_bytes(floors).decode()},
+        }
+
+
+class _Outdated(Exception):
+    """Someone wrote in between."""
+
+
+def _parse(found: dict[str, Any]) -> StoredFloors | None:
+    try:
+        floors = Floors.model_validate_json((found.get("data") or {})[FLOORS_KEY])
+    except (KeyError, ValueError):
+        return None
+    return StoredFloors(floors=floors, version=found["metadata"]["resourceVersion"])

@@ -1,0 +1,184 @@
+"""Who has been admitted: for each pod the pinned certificate and the key of its receipts."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fleetward_api.admin import MemberState, PurgeOrder
+from fleetward_api.bundle import BundleAck, BundlePush, GatewayPush
+from fleetward_api.errors import AdmissionError
+from fleetward_api.keys import SealingKey, VerifyKey
+from fleetward_api.member import open_admission
+from fleetward_api.receipt import Receipt
+from fleetward_api.signed import Signed
+from fleetward_operator.core.pods import PodSeen
+from fleetward_operator.edges.member_client import Address, MemberClient
+from fleetward_operator.edges.token_review import TokenFacts
+from fleetward_operator.errors import MemberError
+
+Review = Callable[[str], Awaitable[TokenFacts]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A member whose token the API server has vouched for."""
+
+    uid: str
+    kind: str
+    receipt_key: VerifyKey
+    fingerprint: str
+    facts: TokenFacts
+    restarts: int
+
+    @property
+    def binding(self) -> str:
+        """The admission as evidence records it, as JSON with sorted keys."""
+        return json.dumps(
+            {
+                "certificateFingerprint": self.fingerprint,
+                "podName": self.facts.pod_name,
+                "podUid": self.uid,
+                "receiptKey": self.receipt_key.to_b64(),
+                "username": self.facts.username,
+            },
+            sort_keys=True,
+        )
+
+
+class Members:
+    """Admits pods and calls them.
+
+    Args:
+        client: the signed client.
+        sealing: the operator's sealing key.
+        review: asks the API server about a token.
+        nonce: a fresh nonce (32 to 128 hex digits).
+        port: the members' admin port.
+    """
+
+    def __init__(
+        self,
+        client: MemberClient,
+        *,
+        sealing: SealingKey,
+        review: Review,
+        nonce: Callable[[], str],
+        port: int,
+    ) -> None:
+        self._client = client
+        self._sealing = sealing
+        self._review = review
+        self._nonce = nonce
+        self._port = port
+        self._admitted: dict[str, Admitted] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._admitted.pop(uid, None)
+        self._locks.pop(uid, None)
+
+    async def admit(self, pod: PodSeen) -> Admitted:
+        """The pod's admission, made now if there is none for this run of its container.
+
+        Raises:
+            MemberError: it did not answer.
+            AdmissionError: it could not prove who it is.
+            KubeError: the API server could not be asked.
+        """
+        async with self._locks.setdefault(pod.uid, asyncio.Lock()):
+            known = self._admitted.get(pod.uid)
+            if known is not None and known.restarts == pod.container.restarts:
+                return known
+            admitted = await self._admit_now(pod)
+            self._admitted[pod.uid] = admitted
+            return admitted
+
+    async def push_engine(self, pod: PodSeen, push: BundlePush) -> BundleAck:
+        """Put a bundle in force in an engine. Raises as `admit`, and `MemberRefused`."""
+        data = await self._call(pod, "PUT", "/policy", body=push)
+        return BundleAck.model_validate_json(data)
+
+    async def push_gateway(self, pod: PodSeen, push: GatewayPush) -> BundleAck:
+        """Put floors in force in a gateway. Raises as `admit`, and `MemberRefused`."""
+        data = await self._call(pod, "PUT", "/policy", body=push)
+        return BundleAck.model_validate_json(data)
+
+    async def state(self, pod: PodSeen) -> MemberState:
+        """What the member says about itself. Raises as `admit`, and `MemberRefused`."""
+        return MemberState.model_validate_json(await self._call(pod, "GET", "/state"))
+
+    async def purge(
+        self, pod: PodSeen, order: PurgeOrder, *, timeout_s: float
+    ) -> tuple[Signed[Receipt], Admitted]:
+        """The signed receipt for an order, and the admission that it must be verified against."""
+        data = await self._call(pod, "POST", "/purge", body=order, timeout_s=timeout_s)
+        admitted = self._admitted[pod.uid]
+        return Signed[Receipt].model_validate_json(data), admitted
+
+    async def _call(
+        self,
+        pod: PodSeen,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        admitted = await self.admit(pod)
+        try:
+            return await self._client.call(
+                method,
+                path,
+                address=self._address(pod),
+                fingerprint=admitted.fingerprint,
+                body=body,
+                timeout_s=timeout_s,
+            )
+        except MemberError as error:
+            # It may have restarted with a new certificate before the kubelet said so.
+            if "FingerprintMismatch" in type(error.__cause__).__name__:
+                self._admitted.pop(pod.uid, None)
+            raise
+
+    async def _admit_now(self, pod: PodSeen) -> Admitted:
+        nonce = self._nonce()
+        reply, certificate = await self._client.admission(self._address(pod), nonce)
+        proof = open_admission(
+            reply,
+            sealing=self._sealing,
+            nonce=nonce,
+            peer_certificate_der=certificate,
+            expected_pod_uid=pod.uid,
+        )
+        facts = await self._review(proof.token)
+        _check_facts(facts, pod)
+        if reply.kind != pod.component:
+            raise AdmissionError(f"{pod.key} is labelled {pod.component}, says {reply.kind}")
+        return Admitted(
+            uid=pod.uid,
+            kind=reply.kind,
+            receipt_key=VerifyKey.from_b64(proof.receipt_key),
+            fingerprint=proof.certificate_fingerprint,
+            facts=facts,
+            restarts=pod.container.restarts,
+        )
+
+    def _address(self, pod: PodSeen) -> Address:
+        return Address(host=pod.ip, port=self._port, pod_uid=pod.uid, pod=pod.key)
+
+
+def _check_facts(facts: TokenFacts, pod: PodSeen) -> None:
+    expected = f"system:serviceaccount:{pod.namespace}:{pod.service_account}"
+    if not hmac.compare_digest(facts.pod_uid, pod.uid):
+        raise AdmissionError(f"the token is of pod {facts.pod_uid}, expected {pod.uid}")
+    if facts.username != expected:
+        raise AdmissionError(f"the token is of {facts.username}, expected {expected}")
+    if pod.service and pod.service_account != pod.service:
+        raise AdmissionError(
+            f"{pod.key} runs as {pod.service_account}, not as its service's own account"
+        )

@@ -1,0 +1,170 @@
+"""The release's own keys: made once by the operator, never by the chart, never overwritten."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleetward_api.errors import KeyMalformed
+from fleetward_api.keys import SealingKey, SigningKey
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.edges.kinds import object_path
+from fleetward_operator.edges.writer import KEYS, Writer
+from fleetward_operator.errors import KeysUnreadable
+from fleetward_operator.manifests.desired import PublicKeys
+from fleetward_operator.manifests.labels import release_labels
+
+OPERATOR_KEYS = "fleetward-operator-keys"
+GATEWAY_KEYS = "fleetward-gateway-keys"
+EPOCH_SECRET = "fleetward-cache-epoch"  # noqa: S105 - a name
+SECRET_BYTES = 32
+
+Entropy = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReleaseKeys:
+    """The keys in memory. `digest` keys the digests by which scopes are named."""
+
+    signing: SigningKey
+    sealing: SealingKey
+    digest: bytes
+    gateway: SigningKey
+
+    @property
+    def public(self) -> PublicKeys:
+        """What engines, gateways and verifiers may know."""
+        return PublicKeys(
+            operator=self.signing.verify_key.to_b64(),
+            sealing=self.sealing.public.to_b64(),
+            gateway=self.gateway.verify_key.to_b64(),
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Epoch:
+    """The secret that keys all cache, its number, and the Secret's resource version."""
+
+    number: int
+    secret: bytes
+    version: str
+
+
+class SecretStore:
+    """Reads the release's Secrets by name, and makes those that are missing.
+
+    Args:
+        client: an open client.
+        writer: fenced by the lease.
+        namespace: the release's.
+        entropy: the system's randomness.
+    """
+
+    def __init__(
+        self, client: KubeClient, writer: Writer, *, namespace: str, entropy: Entropy
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._namespace = namespace
+        self._entropy = entropy
+
+    async def release_keys(self) -> ReleaseKeys:
+        """The keys, made now where there are none.
+
+        Raises:
+            KeysUnreadable: a Secret holds something else; nothing is overwritten.
+            KubeError: the API server refused.
+        """
+        operator = await self._ensure(OPERATOR_KEYS, self._new_operator_keys)
+        digest = _field(operator, OPERATOR_KEYS, "digest.key")
+        if len(digest) != SECRET_BYTES:
+            raise KeysUnreadable(f"Secret {OPERATOR_KEYS}: digest.key must hold 32 bytes")
+        gateway = await self._ensure(GATEWAY_KEYS, lambda: self._new_gateway_keys(digest))
+        try:
+            return ReleaseKeys(
+                signing=SigningKey.from_pem(_field(operator, OPERATOR_KEYS, "signing.pem")),
+                sealing=SealingKey.from_pem(_field(operator, OPERATOR_KEYS, "sealing.pem")),
+                digest=digest,
+                gateway=SigningKey.from_pem(_field(gateway, GATEWAY_KEYS, "signing.pem")),
+            )
+        except KeyMalformed as fault:
+            raise KeysUnreadable(
+                f"a key of the release cannot be read ({fault}): restore the Secret, or delete it "
+                "to have new keys made"
+            ) from fault
+
+    async def epoch(self) -> tuple[Epoch, bool]:
+        """The cache epoch, and whether it was made just now."""
+        made: list[bool] = []
+
+        def fresh() -> dict[str, bytes]:
+            made.append(True)
+            return self._epoch_data(1)
+
+        return _epoch_of(await self._ensure(EPOCH_SECRET, fresh)), bool(made)
+
+    async def rotate_epoch(self, epoch: Epoch) -> Epoch:
+        """The next epoch. A 409 (`KubeError.conflict`) says that someone else rotated it."""
+        manifest = self._manifest(EPOCH_SECRET, self._epoch_data(epoch.number + 1))
+        manifest["metadata"]["resourceVersion"] = epoch.version
+        return _epoch_of(await self._writer.replace(manifest, manager=KEYS))
+
+    async def _ensure(self, name: str, make: Callable[[], dict[str, bytes]]) -> dict[str, Any]:
+        path = object_path("Secret", self._namespace, name)
+        try:
+            return await self._client.request("GET", path)
+        except KubeError as error:
+            if not error.not_found:
+                raise
+        try:
+            return await self._writer.create(self._manifest(name, make()), manager=KEYS)
+        except KubeError as error:
+            if not error.conflict:
+                raise
+        return await self._client.request("GET", path)
+
+    def _manifest(self, name: str, data: dict[str, bytes]) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": name,
+                "namespace": self._namespace,
+                "labels": release_labels(name),
+            },
+            "type": "Opaque",
+            "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+        }
+
+    def _new_operator_keys(self) -> dict[str, bytes]:
+        return {
+            "signing.pem": SigningKey.generate().to_pem(),
+            "sealing.pem": SealingKey.generate().to_pem(),
+            "digest.key": self._entropy(SECRET_BYTES),
+        }
+
+    def _new_gateway_keys(self, digest: bytes) -> dict[str, bytes]:
+        return {"signing.pem": SigningKey.generate().to_pem(), "digest.key": digest}
+
+    def _epoch_data(self, number: int) -> dict[str, bytes]:
+        return {"epoch": str(number).encode(), "secret": self._entropy(SECRET_BYTES)}
+
+
+def _epoch_of(secret: dict[str, Any]) -> Epoch:
+    try:
+        number = int(_field(secret, EPOCH_SECRET, "epoch"))
+    except ValueError as fault:
+        raise KeysUnreadable(f"Secret {EPOCH_SECRET}: epoch is no number") from fault
+    raw = _field(secret, EPOCH_SECRET, "secret")
+    if len(raw) != SECRET_BYTES or number < 1:
+        raise KeysUnreadable(f"Secret {EPOCH_SECRET}: needs an epoch from 1 and 32 secret bytes")
+    return Epoch(number=number, secret=raw, version=secret["metadata"]["resourceVersion"])
+
+
+def _field(secret: dict[str, Any], name: str, key: str) -> bytes:
+    try:
+        return base64.b64decode((secret.get("data") or {})[key], validate=True)
+    except (KeyError, ValueError) as fault:
+        raise KeysUnreadable(f"Secret {name} has no usable {key}") from fault

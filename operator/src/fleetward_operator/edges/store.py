@@ -1,0 +1,142 @@
+"""The watched cluster: one informer per kind, our own newer writes on top, a few indexes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fleetward_kube import Informer, KubeClient
+from fleetward_operator.core.pods import PodSeen, observe_pod, trim_pod
+from fleetward_operator.edges.kinds import collection_path
+from fleetward_operator.edges.own_writes import OwnWrites
+from fleetward_operator.manifests.names import GATEWAY_COMPONENT
+
+KubeObject = dict[str, Any]
+OURS = "app.kubernetes.io/managed-by=fleetward"
+PARTS = "app.kubernetes.io/part-of=fleetward"
+
+RESOURCES = ("InferenceService", "CachePolicy", "Tenant", "CachePurge")
+CHILDREN = (
+    "Deployment",
+    "Service",
+    "ServiceAccount",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "ConfigMap",
+)
+
+
+def trim_object(item: KubeObject) -> KubeObject:
+    """An object without `managedFields`, which are most of its bytes and none of its sense."""
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {**item, "metadata": metadata}
+
+
+def trim_secret(item: KubeObject) -> KubeObject:
+    """A Secret's metadata and the names of its keys. No value is ever kept."""
+    kept = ("name", "namespace", "uid", "resourceVersion")
+    return {
+        "metadata": {key: item["metadata"].get(key, "") for key in kept},
+        "data": dict.fromkeys(item.get("data") or {}, ""),
+    }
+
+
+class Store:
+    """What the operator knows of the cluster.
+
+    Args:
+        client: an open client.
+        release_namespace: where gateways run.
+        key_namespace: where API keys lie.
+        own_writes: answers of our own writes.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        release_namespace: str,
+        key_namespace: str,
+        own_writes: OwnWrites,
+    ) -> None:
+        self._release_namespace = release_namespace
+        self._own_writes = own_writes
+        self._pods: dict[str, PodSeen] = {}
+        self._pods_of: dict[str, dict[str, PodSeen]] = {}
+        self.informers: dict[str, Informer] = {
+            kind: Informer(client, collection_path(kind), trim=trim_object) for kind in RESOURCES
+        }
+        for kind in CHILDREN:
+            self.informers[kind] = Informer(
+                client, collection_path(kind), label_selector=OURS, trim=trim_object
+            )
+        self.informers["Pod"] = Informer(
+            client, collection_path("Pod"), label_selector=PARTS, trim=trim_pod
+        )
+        self.informers["Secret"] = Informer(
+            client, collection_path("Secret", key_namespace), trim=trim_secret
+        )
+        self.informers["Pod"].subscribe(self._index_pod)
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once."""
+        await asyncio.gather(*(informer.synced.wait() for informer in self.informers.values()))
+
+    def silent_for(self) -> float:
+        """Seconds since the quietest watch heard the API server."""
+        return max(informer.silent_for() for informer in self.informers.values())
+
+    def get(self, kind: str, key: str) -> KubeObject | None:
+        """The newest known object: the watched one, or our own newer write of it."""
+        return self._own_writes.newest(kind, key, self.informers[kind].objects.get(key))
+
+    def keys(self, kind: str) -> list[str]:
+        """Keys of all watched objects of a kind."""
+        return list(self.informers[kind].objects)
+
+    def in_namespace(self, kind: str, namespace: str) -> Iterator[KubeObject]:
+        """The watched objects of a kind in one namespace."""
+        prefix = f"{namespace}/"
+        for key, item in self.informers[kind].objects.items():
+            if key.startswith(prefix):
+                yield item
+
+    def pod(self, key: str) -> PodSeen | None:
+        """One pod of ours."""
+        return self._pods.get(key)
+
+    def pods_of(self, service_key: str) -> tuple[PodSeen, ...]:
+        """The pods labelled as engines of a service, by name."""
+        pods = self._pods_of.get(service_key, {})
+        return tuple(pods[key] for key in sorted(pods))
+
+    def gateway_pods(self) -> tuple[PodSeen, ...]:
+        """The gateways: pods of that component in the release namespace only."""
+        return tuple(pod for pod in self._pods.values() if self.is_gateway(pod))
+
+    def is_gateway(self, pod: PodSeen) -> bool:
+        """Whether a pod counts as a gateway."""
+        return pod.component == GATEWAY_COMPONENT and pod.namespace == self._release_namespace
+
+    def pods(self) -> tuple[PodSeen, ...]:
+        """All pods of ours."""
+        return tuple(self._pods.values())
+
+    def subscribe(
+        self, kind: str, callback: Callable[[str, KubeObject | None, KubeObject | None], None]
+    ) -> None:
+        """As `Informer.subscribe`."""
+        self.informers[kind].subscribe(callback)
+
+    def _index_pod(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        if old is not None:
+            before = self._pods.pop(key, None)
+            if before is not None and before.service:
+                siblings = self._pods_of.get(f"{before.namespace}/{before.service}", {})
+                siblings.pop(key, None)
+        if new is not None:
+            seen = observe_pod(new)
+            self._pods[key] = seen
+            if seen.service:
+                self._pods_of.setdefault(f"{seen.namespace}/{seen.service}", {})[key] = seen

@@ -1,0 +1,1 @@
+"""One builder per Kubernetes object; each returns a plain dict that reads like its YAML."""

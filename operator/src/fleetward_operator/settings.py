@@ -1,0 +1,125 @@
+"""The operator's environment, read once at start (docs/contracts.md names the variables)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from fleetward_api.errors import FleetwardError
+
+
+class SettingsError(FleetwardError):
+    """An environment variable is missing or makes no sense."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this process is: the pod's name (the lease's holder), namespace and uid."""
+
+    pod_name: str
+    namespace: str
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRules:
+    """What the administrator allows services to run, and where.
+
+    `images` are glob patterns; empty means the default image only. `namespaces` are names; `*` is
+    any namespace.
+    """
+
+    default_image: str
+    images: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    pull_policy: str
+    scraper_namespaces: tuple[str, ...]
+
+    def image_allowed(self, image: str) -> bool:
+        """Whether a service may run this image."""
+        allowed = self.images or (self.default_image,)
+        return any(fnmatchcase(image, pattern) for pattern in allowed)
+
+    def namespace_allowed(self, namespace: str) -> bool:
+        """Whether this namespace may hold services."""
+        return "*" in self.namespaces or namespace in self.namespaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Ports, as numbers: where we listen, and where members answer."""
+
+    health: int = 8081
+    metrics: int = 9090
+    member_admin: int = 8001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Seconds. The lease's three are those of docs/contracts.md."""
+
+    lease_duration: float = 15.0
+    lease_renew_deadline: float = 10.0
+    lease_retry: float = 2.0
+    request_timeout: float = 15.0
+    member_timeout: float = 10.0
+    watch_quiet_limit: float = 150.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything the operator reads from outside."""
+
+    identity: Identity
+    key_namespace: str
+    engine: EngineRules
+    gateway_url: str
+    ports: Ports = Ports()
+    timings: Timings = Timings()
+
+
+def read_settings(env: Mapping[str, str]) -> Settings:
+    """Settings from an environment.
+
+    Raises:
+        SettingsError: a variable is missing; the message names it.
+    """
+    return Settings(
+        identity=Identity(
+            pod_name=_required(env, "POD_NAME"),
+            namespace=_required(env, "POD_NAMESPACE"),
+            pod_uid=env.get("POD_UID", ""),
+        ),
+        key_namespace=env.get("FLEETWARD_KEY_NAMESPACE", "fleetward-keys"),
+        engine=EngineRules(
+            default_image=_required(env, "FLEETWARD_ENGINE_IMAGE"),
+            images=_words(env.get("FLEETWARD_ENGINE_IMAGE_ALLOW", "")),
+            namespaces=_words(env.get("FLEETWARD_SERVICE_NAMESPACES", "*")),
+            pull_policy=_pull_policy(env.get("FLEETWARD_IMAGE_PULL_POLICY", "IfNotPresent")),
+            scraper_namespaces=_words(env.get("FLEETWARD_SCRAPER_NAMESPACES", "")),
+        ),
+        gateway_url=env.get("FLEETWARD_GATEWAY_URL", ""),
+    )
+
+
+def _required(env: Mapping[str, str], name: str) -> str:
+    value = env.get(name, "").strip()
+    if not value:
+        raise SettingsError(
+            f"The environment variable {name} is missing; the chart sets it (docs/contracts.md)."
+        )
+    return value
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+
+
+def _pull_policy(text: str) -> str:
+    allowed = ("Always", "IfNotPresent", "Never")
+    if text not in allowed:
+        raise SettingsError(
+            f"FLEETWARD_IMAGE_PULL_POLICY is {text!r}; it must be one of {', '.join(allowed)}."
+        )
+    return text
