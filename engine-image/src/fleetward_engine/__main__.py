@@ -24,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Its start and stop lines say nothing that ours do not.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
         if arguments.command == "drain":
             drain(

@@ -6,7 +6,6 @@ import hashlib
 import importlib
 import time
 from collections.abc import Callable
-from importlib import metadata
 
 from fleetward_api.admin import ModelState
 from fleetward_api.cache_key import ModelFingerprint
@@ -16,6 +15,7 @@ from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.simulated_runner import SimulatedRunner
 from fleetward_engine.simulation_profile import load_profile
 from fleetward_engine.tokenizer import ByteTokenizer
+from fleetward_engine.version import engine_version
 
 _DEFAULT_SIMULATED_KV_BYTES = 1 << 30
 
@@ -51,11 +51,6 @@ def fingerprint_of(state: ModelState) -> ModelFingerprint:
         tokenizer_digest=state.tokenizer_digest,
         kv_layout=state.kv_layout,
     )
-
-
-def engine_version() -> str:
-    """This distribution's version."""
-    return metadata.version("fleetward-engine")
 
 
 def _simulated(config: EngineConfig, clock: Callable[[], float]) -> tuple[Engine, ModelState]:

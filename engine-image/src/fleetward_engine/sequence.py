@@ -18,8 +18,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "_keys", "admitted_at", "block_table", "cached_tokens", "num_committed", "num_computed", "order",
-        "owner", "request", "token_ids",
+        "_keys", "admitted_at", "block_table", "cached_tokens", "num_committed", "num_computed",
+        "order", "owner", "request", "token_ids",
     )  # fmt: skip
 
     def __init__(self, request: Request, *, order: int) -> None:

@@ -10,9 +10,9 @@ from fleetward_api.admin import AdmissionReply, DrainReply, EvidencePage, Member
 from fleetward_api.chain_log import ChainLog
 from fleetward_api.errors import AdminError, AdmissionError
 from fleetward_api.member import MemberKeys, admission_reply
-from fleetward_engine.factory import engine_version
 from fleetward_engine.server.service import EngineService
 from fleetward_engine.server.trust import Trust, TrustMissing, TrustStore
+from fleetward_engine.version import engine_version
 
 PAGE_RECORDS = 1000
 """Records in one answer; a reader asks again from the last one until it has the head."""

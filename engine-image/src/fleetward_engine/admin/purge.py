@@ -21,9 +21,9 @@ from fleetward_engine.admin.fences import Fences
 from fleetward_engine.admin.member import Member
 from fleetward_engine.admin.policy_desk import PolicyDesk
 from fleetward_engine.admin.removal import Removal, Witness, build_receipt, remove
-from fleetward_engine.factory import engine_version
 from fleetward_engine.outputs import FenceResult
 from fleetward_engine.server.service import EngineService
+from fleetward_engine.version import engine_version
 
 RECEIPTS_KEPT = 1024
 POLL_S = 0.02
