@@ -62,8 +62,8 @@ def record_before(paths: Paths, settings: Settings) -> Before:
     if foreign:
         raise Occupied(
             f"this machine has firewall chains of another Kubernetes ({', '.join(foreign[:3])}…): "
-            "stop it first, since one machine carries one kubelet. If they are only what is left of a "
-            "cluster that was stopped half, `make down` removes them"
+            "stop it first, since one machine carries one kubelet. If they are what is left of a "
+            "half-stopped local cluster, `make down` removes them"
         )
     before = Before(rules, tuple(network_namespaces()), read_kernel())
     paths.run.mkdir(parents=True, exist_ok=True)

@@ -125,10 +125,13 @@ class ProcessTable:
             raise ProcessFailed(f"{program.argv[0]} is not installed ({error})") from error
 
     def _alive(self, record: Record) -> bool:
+        if record.boot == boot_id() and record.started == start_time(record.pid):
+            return True
         child = self.children.get(record.pid)
-        if child is not None and child.poll() is not None:
-            return False
-        return record.boot == boot_id() and record.started == start_time(record.pid)
+        if child is not None and start_time(record.pid) is None:
+            child.wait()
+            self.children.pop(record.pid, None)
+        return False
 
     def _last_words(self, program: Program) -> str:
         log = self.logs / f"{program.name}.log"
