@@ -5,6 +5,7 @@ Record n is line n. Nothing is trusted but the pinned fingerprint of the operato
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Final
@@ -32,6 +33,7 @@ from fleetward_api.receipt import Receipt, receipt_faults
 from fleetward_api.signed import Signed, verify
 
 CONSISTENT: Final = "consistent with itself"
+_FINGERPRINT: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _STAGE: Final = {"header": 0, "member": 1, "receipt": 2, "dead": 2, "unproved": 2, "footer": 3}
 
 
@@ -214,9 +216,19 @@ def _take_member(member: Member, reading: _Reading) -> None:
         raise reading.bad(f"the token review names another pod than {member.pod_uid}")
     if binding.audience != ADMISSION_AUDIENCE:
         raise reading.bad(f"the token review is for audience {binding.audience}")
+    _check_keys(member, reading)
     if member.receipt_key in reading.receipt_keys:
         raise reading.bad(f"pod {member.pod_uid} has the receipt key of another pod")
     reading.receipt_keys.add(member.receipt_key)
+
+
+def _check_keys(member: Member, reading: _Reading) -> None:
+    try:
+        VerifyKey.from_b64(member.receipt_key)
+    except KeyMalformed as fault:
+        raise reading.bad(f"pod {member.pod_uid}: {fault}") from fault
+    if not _FINGERPRINT.fullmatch(member.certificate_fingerprint):
+        raise reading.bad(f"pod {member.pod_uid} has no fingerprint of its certificate")
 
 
 def _take_outcome(pod_uid: str, outcome: Outcome, reading: _Reading) -> None:

@@ -32,7 +32,10 @@ class ReplayGuard:
         self._heap: list[tuple[float, str]] = []
         self._forgotten_until = -math.inf
 
-    def __len__(self) -> int:
+    @property
+    def remembered(self) -> int:
+        """Ids held now; at most the capacity."""
+        # Not __len__: an empty guard must not be false, or `guard or other` would lose it.
         return len(self._seen)
 
     def accept(self, jti: str, expires_at: float, now: float) -> bool:

@@ -1,3 +1,5 @@
+"""Canonical JSON: one spelling per value."""
+
 from __future__ import annotations
 
 import json
@@ -28,11 +30,15 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 class Point(WireModel):
+    """A signed body, read strictly."""
+
     grid_x: Count = 0
     label: str = ""
 
 
 class Answer(AnswerModel):
+    """An unsigned answer, which may grow."""
+
     grid_x: Count = 0
 
 

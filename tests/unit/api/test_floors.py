@@ -1,3 +1,5 @@
+"""Floors only grow, and merge as a join."""
+
 from __future__ import annotations
 
 from hypothesis import given

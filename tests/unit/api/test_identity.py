@@ -1,3 +1,5 @@
+"""Identity tokens: one spelling, no forgery, clocks that differ."""
+
 from __future__ import annotations
 
 import base64

@@ -1,3 +1,5 @@
+"""Signing and sealing keys: RFC vectors, malleability, strict reading."""
+
 from __future__ import annotations
 
 import base64

@@ -1,3 +1,5 @@
+"""Scopes and their keyed digests."""
+
 from __future__ import annotations
 
 import pytest
