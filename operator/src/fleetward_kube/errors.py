@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from fleetward_api.errors import FleetwardError
+
 _RETRYABLE = frozenset({0, 429, 500, 502, 503, 504})
 
 
-class KubeError(Exception):
+class KubeError(FleetwardError):
     """A refused or failed call.
 
     Attributes:
         status: HTTP status; 0 when no answer came (unreachable, timed out, broken off).
         reason: the API server's machine-readable reason (`NotFound`, `Conflict`, `Expired`, …),
-            or `Unreachable`, `Timeout`, `Malformed` when the fault is on the way.
+            or `Unreachable`, `Timeout`, `Malformed`, `NotConfigured` when the fault is on the way.
         message: one sentence for people.
+        retryable: the same call may succeed later without anyone changing it.
     """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{reason} ({status}): {message}" if status else f"{reason}: {message}")
+        text = f"{reason} ({status}): {message}" if status else f"{reason}: {message}"
+        super().__init__(text, reason=reason, retryable=status in _RETRYABLE)
         self.status = status
-        self.reason = reason
         self.message = message
-
-    @property
-    def retryable(self) -> bool:
-        """True when the same call may succeed later without anyone changing it."""
-        return self.status in _RETRYABLE
 
     @property
     def not_found(self) -> bool:

@@ -1,0 +1,56 @@
+"""The claims of one request, before they are signed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleetward_api.floors import Floors
+from fleetward_api.identity import LIFETIME_S, IdentityClaims, IdentityFloors
+from fleetward_gateway.admission.facts import ServiceFacts, TenantFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Authorisation:
+    """What was decided once for a request; every try mints its own token from it.
+
+    The floors are those known when the request was authorised. A second try must carry the same
+    ones: with newer floors, content that was authorised before a purge could be cached after it.
+    """
+
+    tenant: TenantFacts
+    service: ServiceFacts
+    model: str
+    floors: tuple[int, int, int, int]
+    retention_class: str
+
+
+def authorise(
+    tenant: TenantFacts, service: ServiceFacts, *, model: str, floors: Floors, retention_class: str
+) -> Authorisation:
+    """Fix the facts of a request at this moment."""
+    known = floors.of_request(tenant.name, user="", permission_scope="", document_tags=())
+    return Authorisation(tenant, service, model, known, retention_class)
+
+
+def build_claims(authorisation: Authorisation, *, jti: str, now: float) -> IdentityClaims:
+    """The claims of one try.
+
+    Args:
+        authorisation: of the request.
+        jti: never used before.
+        now: epoch seconds.
+    """
+    tenant, user, permission_scope, document_tag = authorisation.floors
+    return IdentityClaims(
+        service_uid=authorisation.service.uid,
+        tenant=authorisation.tenant.name,
+        floors=IdentityFloors(
+            tenant=tenant, user=user, permission_scope=permission_scope, document_tag=document_tag
+        ),
+        priority=authorisation.tenant.priority,
+        weight=authorisation.tenant.weight,
+        retention_class=authorisation.retention_class,
+        request_id=jti,
+        issued_at=int(now),
+        expires_at=int(now) + LIFETIME_S,
+    )

@@ -1,0 +1,1 @@
+"""The gateway as a member of every purge: admission, policy, fence, receipt, evidence."""

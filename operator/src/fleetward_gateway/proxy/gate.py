@@ -1,0 +1,98 @@
+"""Who is calling, and may they: the decisions of one request, on the view of the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fleetward_api.openai import CODE_INVALID_API_KEY, CODE_NO_REPLICA
+from fleetward_gateway.admission.facts import ServiceFacts, TenantFacts
+from fleetward_gateway.admission.identity import Authorisation, authorise
+from fleetward_gateway.admission.keyring import MAX_KEY_CHARS, Grant, KeyHasher, find_grant
+from fleetward_gateway.admission.retention import HEADER, choose_class
+from fleetward_gateway.cluster.view import ClusterView
+from fleetward_gateway.metrics import Metrics
+from fleetward_gateway.problem import Problem, model_not_found
+from fleetward_gateway.proxy.asgi import RequestHead
+
+_CHALLENGE = ((b"www-authenticate", b"Bearer"),)
+_RETENTION_HEADER = HEADER.lower().encode()
+
+
+class Gate:
+    """Authentication and access.
+
+    Args:
+        view: of the cluster.
+        hasher: of API keys; the same that the watch of Secrets uses.
+        metrics: counts refusals.
+        wall_clock: epoch seconds, for the expiry of keys.
+        synced: whether the view is complete; before, a good key could look unknown.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        *,
+        hasher: KeyHasher,
+        metrics: Metrics,
+        wall_clock: Callable[[], float],
+        synced: Callable[[], bool],
+    ) -> None:
+        self._view = view
+        self._hasher = hasher
+        self._metrics = metrics
+        self._wall_clock = wall_clock
+        self._synced = synced
+
+    def authenticate(self, head: RequestHead) -> TenantFacts:
+        """The tenant whose API key the request carries.
+
+        Raises:
+            Problem: 401, the same for an unknown, an expired and a revoked key; 503 before the
+                first sync.
+        """
+        if not self._synced():
+            raise Problem(
+                503, CODE_NO_REPLICA, "The gateway is starting; try again.", retry_after_s=2
+            )
+        scheme, _, key = head.get(b"authorization").partition(b" ")
+        key = key.strip()
+        if scheme.lower() != b"bearer" or not key:
+            self._metrics.auth_failed("missing")
+            raise _unauthenticated("No API key: send it as 'Authorization: Bearer KEY'.")
+        if len(key) > MAX_KEY_CHARS:
+            self._metrics.auth_failed("unknown")
+            raise _unauthenticated("The API key is not valid.")
+        found = find_grant(self._view.key_index, self._hasher.digest(key), now=self._wall_clock())
+        if not isinstance(found, Grant):
+            self._metrics.auth_failed(found)
+            raise _unauthenticated("The API key is not valid.")
+        return found.tenant
+
+    def models_of(self, tenant: TenantFacts) -> Mapping[str, ServiceFacts]:
+        """What the tenant may call, by served name."""
+        return self._view.catalogue.view(tenant)
+
+    def authorise(self, tenant: TenantFacts, model: str, head: RequestHead) -> Authorisation:
+        """Fix service, floors and retention class of a request.
+
+        Raises:
+            Problem: 404 for a model that the tenant may not call, 400 for a retention class.
+        """
+        service = self.models_of(tenant).get(model)
+        if service is None:
+            raise model_not_found(model)
+        requested = head.get(_RETENTION_HEADER).decode("latin-1")
+        policy = self._view.policy_of(service) if requested else None
+        retention_class = choose_class(requested, tenant.retention_class, policy)
+        return authorise(
+            tenant,
+            service,
+            model=model,
+            floors=self._view.floors,
+            retention_class=retention_class,
+        )
+
+
+def _unauthenticated(message: str) -> Problem:
+    return Problem(401, CODE_INVALID_API_KEY, message, headers=_CHALLENGE)

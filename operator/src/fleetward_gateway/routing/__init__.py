@@ -1,0 +1,1 @@
+"""Which engine a request goes to: filter, score, pick. Plain values in, no I/O."""

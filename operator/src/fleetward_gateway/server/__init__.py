@@ -1,0 +1,1 @@
+"""The three listeners: public, admin over TLS, metrics."""

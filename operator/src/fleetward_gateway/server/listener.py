@@ -1,0 +1,70 @@
+"""A uvicorn server that obeys its caller instead of signals."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from fleetward_gateway.server.protocol import GatewayProtocol
+
+KEEPALIVE_S = 75
+"""Longer than clients keep idle connections, so that they never send on one we are closing."""
+
+_GRACE_S = 2
+
+
+class Listener(uvicorn.Server):
+    """One application on one port; `serve()` runs until `should_exit` is set.
+
+    Args:
+        app: ASGI application.
+        host: address to bind.
+        port: 0 picks a free one, see `port`.
+        tls: certificate and key, or None for plain HTTP.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, host: str, port: int, tls: tuple[Path, Path] | None = None
+    ) -> None:
+        certificate, key = (str(path) for path in tls) if tls else (None, None)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=GatewayProtocol,
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                server_header=False,
+                log_config=None,
+                timeout_graceful_shutdown=_GRACE_S,
+                timeout_keep_alive=KEEPALIVE_S,
+                ssl_certfile=certificate,
+                ssl_keyfile=key,
+            )
+        )
+        self._socket = socket.create_server(
+            (host, port), family=_family(host), backlog=2048, reuse_port=False
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        return int(self._socket.getsockname()[1])
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        await super().serve(sockets=sockets or [self._socket])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals are the program's business: it drains before it stops its listeners."""
+        yield
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
