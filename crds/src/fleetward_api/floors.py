@@ -88,7 +88,11 @@ class Floors(WireModel):
         )
 
     def bounded(self, limit: int = MAX_FINER_FLOORS) -> Floors:
-        """Return floors with at most `limit` finer entries: the fullest tenants are compacted."""
+        """Return floors with at most `limit` finer entries: the fullest tenants are compacted.
+
+        Bound before raising (`floors.bounded(limit - 1).raised(scope)`): after it, the entry that
+        was just raised could be the one folded away.
+        """
         floors = self
         while floors.finer_count > limit:
             counts: dict[str, int] = {}

@@ -84,6 +84,10 @@ def receipt_faults(receipt: Receipt) -> list[str]:
         f"tier {name} is counted twice" for name in sorted(set(names)) if names.count(name) > 1
     ]
     for tier in receipt.tiers:
+        if tier.tier == "index" and tier.blocks != receipt.removed:
+            faults.append(
+                f"the index lost {tier.blocks} entries, but {receipt.removed} were removed"
+            )
         if tier.blocks and tier.method == "none":
             faults.append(f"tier {tier.tier} names no method for {tier.blocks} blocks")
         if tier.bytes and not tier.blocks:
