@@ -85,9 +85,7 @@ def receipt_faults(receipt: Receipt) -> list[str]:
     ]
     for tier in receipt.tiers:
         if tier.tier == "index" and tier.blocks != receipt.removed:
-            faults.append(
-                f"the index lost {tier.blocks} entries, but {receipt.removed} were removed"
-            )
+            faults.append(f"the index lost {tier.blocks} entries, not {receipt.removed}")
         if tier.blocks and tier.method == "none":
             faults.append(f"tier {tier.tier} names no method for {tier.blocks} blocks")
         if tier.bytes and not tier.blocks:
