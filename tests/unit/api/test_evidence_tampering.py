@@ -119,12 +119,12 @@ def test_a_record_of_another_evidence_does_not_fit() -> None:
         assert _first_bad(b"".join([*LINES[:at], larger[at], *LINES[at + 1 :]])) is not None
 
 
-def _resigned(change: Callable[[list[dict[str, Any]]], None]) -> bytes:
+def _resigned(change: Callable[[list[dict[str, Any]]], None], *, first: int = 1) -> bytes:
     """The operator's own key lies: bodies changed, then numbered, chained and signed anew."""
     bodies = [json.loads(line)["payload"]["body"] for line in LINES]
     change(bodies)
     lines, previous = [], GENESIS
-    for number, body in enumerate(bodies, start=1):
+    for number, body in enumerate(bodies, start=first):
         payload = {"sequence": number, "previous": previous, "body": body}
         signature = KEY.sign(b"fleetward/evidence/v1\n" + canonical_bytes(payload)).hex()
         envelope = {"payload": payload, "keyId": KEY.verify_key.key_id, "signature": signature}
@@ -143,6 +143,18 @@ def _footer(**changes: Any) -> Callable[[list[dict[str, Any]]], None]:
 
 def _receipt(**changes: Any) -> Callable[[list[dict[str, Any]]], None]:
     return lambda bodies: bodies[5]["receipt"]["payload"].update(changes)
+
+
+def test_records_are_numbered_from_one() -> None:
+    report = verify_evidence(_resigned(lambda _: None, first=2), key_fingerprint=FINGERPRINT)
+    assert report.record == 1
+    assert "numbered 2" in str(report.first_fault)
+
+
+def test_a_file_without_its_last_newline_is_cut_short() -> None:
+    report = verify_evidence(DATA[:-1], key_fingerprint=FINGERPRINT)
+    assert report.record == 10
+    assert "ends inside this record" in str(report.first_fault)
 
 
 @pytest.mark.parametrize(
