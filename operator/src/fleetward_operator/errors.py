@@ -1,4 +1,6 @@
-"""The operator's branch of the exception tree::
+"""The operator's branch of the exception tree.
+
+::
 
 FleetwardError
 ├── SettingsError      the environment makes no sense        (settings.py)

@@ -73,7 +73,7 @@ def decide_name_conflict(claim: NameClaim, others: Iterable[NameClaim]) -> Refus
             where = other.key if other.key.split("/")[0] == claim.key.split("/")[0] else ""
             holder = f"Service {where}" if where else "An older service in another namespace"
             return Refusal(
-                reason="ServedNameTaken",
+                reason="NameTaken",
                 message=f"{holder} is already served as {names}: choose other names.",
             )
     return None

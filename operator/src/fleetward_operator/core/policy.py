@@ -113,12 +113,12 @@ def _choice(policy: CachePolicy) -> PolicyChoice:
 def _missing(name: str, *, invalid: Iterable[str]) -> PolicyChoice:
     if name in set(invalid):
         refusal = Refusal(
-            reason="CachePolicyInvalid",
+            reason="PolicyInvalid",
             message=f"CachePolicy {name} cannot be read: its own status says why.",
         )
     else:
         refusal = Refusal(
-            reason="CachePolicyNotFound",
+            reason="PolicyNotFound",
             message=f"CachePolicy {name} does not exist in this namespace: create it.",
         )
     return PolicyChoice(name=name, missing=refusal)

@@ -1,22 +1,19 @@
-"""The aspects of a service, each as one condition. `decide_<type>` gives (status, reason, words).
+"""The single aspects of a service, each as one condition: status, reason, sentence.
 
-- ModelLoaded: True `ModelLoaded`, `Idle`; False `ModelFault` (an engine says why it can't load);
-  Unknown `Loading`.
-- RouteReady: True `Routed`; False `NobodyMayCall`, `ServedNameTaken`, `NoReadyEngine`.
-- ScalingActive: True `FixedReplicas`, `Idle`; False `ExternallyScaled`.
-- CachePolicyEnforced: True `Enforced`, `Idle`; False `CachePolicyNotFound`, `CachePolicyInvalid`,
-  `AwaitingAcks`; Unknown `AwaitingEngines`.
-- IsolationVerified: Unknown `NotProbed` (nothing in this release probes it).
+Types and reasons, with their meanings, are those of `fleetward_api.condition_types`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetward_api.resources.condition import ConditionStatus
 from fleetward_operator.core.desired import wanted_replicas
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.pods import PodSeen
+
+NAMED_PODS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +36,33 @@ def fails(reason: str, message: str) -> Verdict:
 
 
 def unknown(reason: str, message: str) -> Verdict:
-    """Nobody can say yet."""
+    """Nobody can say."""
     return Verdict(status="Unknown", reason=reason, message=message)
 
 
 def decide_model_loaded(seen: ServiceObserved) -> Verdict:
-    """Whether an engine holds the model; an engine's own words when it cannot."""
+    """Whether the engines hold the model; an engine's own words when one cannot."""
+    if not seen.running:
+        if wanted_replicas(seen.service.spec) == 0:
+            return fails("Idle", "No engine is wanted; the next one loads the model.")
+        return unknown("NoReplica", "No engine runs yet.")
     faults = [
         f"Engine {pod.name}: {seen.states[pod.uid].fault}"
         for pod in seen.running
         if pod.uid in seen.states and seen.states[pod.uid].fault
     ]
     if faults:
-        return fails("ModelFault", " ".join(faults)[:1024])
-    if seen.ready:
-        source = seen.service.spec.model.source
-        return holds("ModelLoaded", f"{len(seen.ready)} engine(s) hold {source}.")
-    if wanted_replicas(seen.service.spec) == 0:
-        return holds("Idle", "No engine is wanted; the next one loads the model.")
-    return unknown("Loading", "No engine has loaded the model yet.")
+        return fails("ModelFailed", " ".join(faults)[:1024])
+    loaded = [pod for pod in seen.running if _model_digest(seen, pod)]
+    if not loaded:
+        return fails("Loading", f"{len(seen.running)} engine(s) are loading the model.")
+    digests = {_model_digest(seen, pod): pod.name for pod in loaded}
+    if len(digests) > 1:
+        told = ", ".join(f"{name} has {digest}" for digest, name in sorted(digests.items()))
+        return fails("DigestsDiffer", f"Engines loaded different files: {told}.")
+    if seen.service.spec.engine.runner == "Simulated":
+        return holds("Simulated", "The simulated runner serves: its answers mean nothing.")
+    return holds("Loaded", f"{len(loaded)} engine(s) hold {seen.service.spec.model.source}.")
 
 
 def decide_route_ready(seen: ServiceObserved) -> Verdict:
@@ -66,12 +71,14 @@ def decide_route_ready(seen: ServiceObserved) -> Verdict:
         return fails(seen.name_conflict.reason, seen.name_conflict.message)
     if seen.service.spec.access.tenant_selector is None:
         return fails(
-            "NobodyMayCall",
+            "NobodyAllowed",
             "spec.access.tenantSelector is absent, so no tenant may call the service: set it.",
         )
-    if not seen.ready:
-        return fails("NoReadyEngine", "No engine is ready; requests are answered 503.")
-    return holds("Routed", f"The gateway routes to {len(seen.ready)} engine(s).")
+    if seen.ready:
+        return holds("Routed", f"The gateway routes to {len(seen.ready)} engine(s).")
+    if wanted_replicas(seen.service.spec) == 0:
+        return fails("Idle", "No engine is wanted; requests are answered 503.")
+    return fails("NoEndpoint", "No engine is ready; requests are answered 503.")
 
 
 def decide_scaling_active(seen: ServiceObserved) -> Verdict:
@@ -80,9 +87,7 @@ def decide_scaling_active(seen: ServiceObserved) -> Verdict:
     count = wanted_replicas(spec)
     if spec.scaling.mode == "External":
         words = f"spec.scaling.mode is External: the scale subresource says {count}."
-        return fails("ExternallyScaled", words)
-    if count == 0:
-        return holds("Idle", "spec.scaling.minReplicas is 0.")
+        return fails("External", words)
     return holds("FixedReplicas", f"Replicas follow spec.scaling.minReplicas: {count}.")
 
 
@@ -90,31 +95,48 @@ def decide_policy_enforced(seen: ServiceObserved) -> Verdict:
     """Whether every engine that runs holds the wanted bundle in force."""
     missing = seen.choice.missing
     if missing is not None:
-        kept = "" if seen.bundle is None else " Engines keep their last policy until then."
+        kept = "" if seen.bundle is None else " Engines keep the rules they had until then."
         return fails(missing.reason, missing.message + kept)
     if seen.bundle is None:
-        return unknown("AwaitingEngines", "No bundle was made yet.")
+        return unknown("NotObserved", "No bundle was made yet.")
     policy = f"CachePolicy {seen.choice.name}" if seen.choice.name else "The built-in policy"
     what = f"{policy} (bundle generation {seen.bundle.generation})"
     waiting = [pod for pod in seen.running if not seen.has_acked(pod)]
     if waiting:
-        return fails("AwaitingAcks", f"{what} is not in force yet in {_names(seen, waiting)}.")
+        names = _named(seen, waiting)
+        return fails("WaitingForAcks", f"{what} is not in force yet in {names}.")
     if seen.running:
-        return holds("Enforced", f"{what} is in force in all {len(seen.running)} engine(s).")
-    if wanted_replicas(seen.service.spec) == 0:
-        return holds("Idle", f"{what} is what the next engine starts with.")
-    return unknown("AwaitingEngines", f"{what} waits for an engine to run.")
+        return holds("AllAcked", f"{what} is in force in all {len(seen.running)} engine(s).")
+    return holds("NoReplica", f"{what} is what the next engine starts with.")
 
 
-def decide_isolation_verified() -> Verdict:
-    """Whether isolation was shown by probing; only ever by looking, never by configuration."""
-    return unknown("NotProbed", "This release has no running probe of isolation.")
+def decide_isolation_verified(seen: ServiceObserved) -> Verdict:
+    """Whether each engine proved which pod it is, and holds today's floors.
+
+    Only an admitted pod can ack, and an ack of the wanted bundle is an ack of its floors.
+    """
+    if not seen.running:
+        return holds("NoReplica", "No engine runs, so nothing can be shared.")
+    unproved = [pod for pod in seen.running if pod.uid not in seen.acks]
+    if unproved:
+        return fails("WaitingForProof", f"No proof yet from {_named(seen, unproved)}.")
+    behind = [pod for pod in seen.running if seen.bundle is None or not seen.has_acked(pod)]
+    if behind:
+        return fails("FloorsDiffer", f"Older floors are in force in {_named(seen, behind)}.")
+    return holds(
+        "Verified", f"{len(seen.running)} engine(s) proved their pods and hold the floors."
+    )
 
 
-def _names(seen: ServiceObserved, pods: list[PodSeen]) -> str:
+def _model_digest(seen: ServiceObserved, pod: PodSeen) -> str:
+    state = seen.states.get(pod.uid)
+    return "" if state is None or state.model is None else state.model.model_digest or "unnamed"
+
+
+def _named(seen: ServiceObserved, pods: Sequence[PodSeen]) -> str:
     told = []
-    for pod in pods[:3]:
+    for pod in pods[:NAMED_PODS]:
         fault = seen.push_faults.get(pod.uid, "")
         told.append(f"{pod.name} ({fault})" if fault else pod.name)
-    more = f" and {len(pods) - 3} more" if len(pods) > 3 else ""  # noqa: PLR2004 - as above
-    return "; ".join(told) + more
+    more = len(pods) - NAMED_PODS
+    return "; ".join(told) + (f" and {more} more" if more > 0 else "")

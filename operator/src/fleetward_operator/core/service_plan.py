@@ -18,7 +18,7 @@ from fleetward_operator.core.events import (
 from fleetward_operator.core.gate import decide_refusal
 from fleetward_operator.core.observed import ServiceConfig, ServiceObserved
 from fleetward_operator.core.pods import PodSeen
-from fleetward_operator.core.service_ready import Overall, decide_overall, refused
+from fleetward_operator.core.service_ready import Overall, decide_overall
 from fleetward_operator.core.service_status import build_status
 from fleetward_operator.manifests.children import build_children
 
@@ -45,12 +45,9 @@ def plan_service(seen: ServiceObserved, *, config: ServiceConfig, now: dt.dateti
     """The plan for what was seen. Pure: the same input gives the same plan."""
     image = seen.service.spec.engine.image or config.rules.default_image
     refusal = decide_refusal(seen.service, config.rules, image=image)
-    if refusal is not None:
-        overall = refused(refusal)
-        actions: tuple[ChildAction, ...] = ()
-    else:
-        overall = decide_overall(seen)
-        actions = _children(seen, config=config, image=image)
+    overall = decide_overall(seen, refusal=refusal)
+    # What is refused is not made; what runs already is left to run.
+    actions = () if refusal else _children(seen, config=config, image=image)
     status = build_status(seen, overall, config=config, now=now)
     pushes = tuple(pod for pod in seen.running if seen.bundle and not seen.has_acked(pod))
     reads = tuple(pod for pod in seen.running if _worth_reading(seen, pod))
@@ -101,6 +98,6 @@ def _announcements(
     generation = status.cache_policy.bundle_generation if status.cache_policy else None
     fresh = last is None or last.bundle_generation != generation
     flipped = before.get("CachePolicyEnforced")
-    if enforced.reason == "Enforced" and (fresh or (flipped and flipped.status != "True")):
+    if enforced.reason == "AllAcked" and (fresh or (flipped and flipped.status != "True")):
         told.append(policy_enforced(enforced.message))
     return tuple(told)

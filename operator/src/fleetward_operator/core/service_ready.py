@@ -1,15 +1,7 @@
 """The overall state of a service: Ready, Progressing, Degraded, Reconciling, Stalled.
 
-- `Ready` (True): all wanted engines are ready under the wanted policy.
-- `Idle` (True): no engine is wanted; kstatus sees it as current.
-- `Degraded` (True): some engines are ready, fewer than wanted, after all had been.
-- `InvalidSpec`, `NamespaceNotAllowed`, `ImageNotAllowed`, `NameTaken`, `ServedNameTaken`,
-  `CachePolicyNotFound`, `CachePolicyInvalid` (False, Stalled): a person must change something.
-- `ImagePullFailed`, `EngineNotStarting`, `EngineCrashing` (False, Stalled): the kubelet's words.
-- `Unschedulable` (False, Stalled): the scheduler's words.
-- `ModelFault` (False, Stalled): the engine's own words.
-- `PolicyNotEnforced` (False): engines are ready, the policy is not acked by all yet.
-- `Progressing` (False): engines are starting.
+Reasons and their meanings are those of `fleetward_api.condition_types`. An author's fault or a
+pod's trouble stalls the service: nothing moves before somebody acts, and its sentence says how.
 """
 
 from __future__ import annotations
@@ -28,10 +20,14 @@ from fleetward_operator.core.service_facts import (
 )
 from fleetward_operator.core.trouble import decide_trouble
 
+NOBODY = fails("NotStalled", "Nobody needs to act.")
+SETTLED = fails("Settled", "Nothing is left to do.")
+COMPLETE = fails("Complete", "The pods are those of the current spec.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overall:
-    """The five summarising conditions, and the sentence for `status.message`."""
+    """The five summarising conditions; `ready.message` is also `status.message`."""
 
     ready: Verdict
     progressing: Verdict
@@ -40,34 +36,31 @@ class Overall:
     stalled: Verdict
 
 
-def decide_overall(seen: ServiceObserved) -> Overall:
-    """The overall state of a service that is not refused."""
-    blocked = _blocked(seen)
-    if blocked is not None:
-        return refused(blocked)
-    wanted = wanted_replicas(seen.service.spec)
-    ready = len(seen.ready)
-    settled = rollout_settled(seen)
-    trouble = decide_trouble(seen.present)
+def decide_overall(seen: ServiceObserved, *, refusal: Refusal | None) -> Overall:
+    """The overall state. `refusal` is what the administrator's rules say against the service."""
+    fault = refusal or _author_fault(seen)
+    trouble = fault or _pod_trouble(seen)
+    if trouble is not None:
+        return _stalled(seen, trouble)
+    wanted, ready = wanted_replicas(seen.service.spec), len(seen.ready)
     if wanted == 0 and not seen.present:
-        return _steady(holds("Idle", "No engine is wanted; requests are answered 503."))
-    if ready == 0 and trouble is not None:
-        return refused(Refusal(reason=trouble.reason, message=trouble.message))
-    enforced = decide_policy_enforced(seen)
-    if settled and ready >= wanted and enforced.status == "True":
-        return _steady(holds("Ready", f"{ready} of {wanted} engine(s) are ready."))
-    return _moving(seen, trouble_words=trouble.message if trouble else "")
-
-
-def refused(refusal: Refusal) -> Overall:
-    """Nothing moves before a person changes something."""
-    verdict = fails(refusal.reason, refusal.message)
+        return Overall(
+            ready=holds("Idle", "No engine is wanted; requests are answered 503."),
+            progressing=COMPLETE,
+            degraded=fails("Idle", "No engine is wanted."),
+            reconciling=SETTLED,
+            stalled=NOBODY,
+        )
+    if ready < wanted or not rollout_settled(seen):
+        return _moving(seen)
+    if decide_policy_enforced(seen).status != "True":
+        return _pushing(seen)
     return Overall(
-        ready=verdict,
-        progressing=verdict,
-        degraded=holds(refusal.reason, refusal.message),
-        reconciling=fails(refusal.reason, "Nothing is under way."),
-        stalled=holds(refusal.reason, refusal.message),
+        ready=holds("Serving", f"{ready} of {wanted} engine(s) take requests."),
+        progressing=COMPLETE,
+        degraded=_degraded(seen),
+        reconciling=SETTLED,
+        stalled=NOBODY,
     )
 
 
@@ -77,71 +70,91 @@ def rollout_settled(seen: ServiceObserved) -> bool:
     if live is None:
         return False
     status = live.get("status") or {}
-    generation = live["metadata"].get("generation", 0)
     wanted = wanted_replicas(seen.service.spec)
+    updated = status.get("updatedReplicas", 0)
     return bool(
         live.get("spec", {}).get("replicas", 1) == wanted
-        and status.get("observedGeneration", 0) >= generation
-        and status.get("updatedReplicas", 0) >= wanted
-        and status.get("replicas", 0) == status.get("updatedReplicas", 0)
+        and status.get("observedGeneration", 0) >= live["metadata"].get("generation", 0)
+        and updated == wanted
+        and status.get("replicas", 0) == updated
     )
 
 
-def _blocked(seen: ServiceObserved) -> Refusal | None:
+def _author_fault(seen: ServiceObserved) -> Refusal | None:
     if seen.taken:
-        return Refusal(
-            reason="NameTaken",
-            message=(
-                f"{', '.join(seen.taken)} exists and is not ours: "
-                "rename the service or remove that object."
-            ),
-        )
+        what = ", ".join(seen.taken)
+        words = f"{what} exists and is not ours: rename the service or remove that object."
+        return Refusal(reason="ChildForeign", message=words)
     if seen.name_conflict is not None:
         return seen.name_conflict
-    if seen.choice.missing is not None:
-        return seen.choice.missing
-    model = decide_model_loaded(seen)
-    if model.reason == "ModelFault" and not seen.ready:
-        return Refusal(reason=model.reason, message=model.message)
+    missing = seen.choice.missing
+    if missing is not None:
+        # A policy that can't be read is as good as none; CachePolicyEnforced tells them apart.
+        return Refusal(reason="PolicyNotFound", message=missing.message)
     return None
 
 
-def _steady(ready: Verdict) -> Overall:
-    calm = fails(ready.reason, "Nothing is under way.")
+def _pod_trouble(seen: ServiceObserved) -> Refusal | None:
+    model = decide_model_loaded(seen)
+    if model.reason == "ModelFailed":
+        return Refusal(reason=model.reason, message=model.message)
+    trouble = decide_trouble(seen.present)
+    if trouble is None:
+        return None
+    return Refusal(reason=trouble.reason, message=trouble.message)
+
+
+def _stalled(seen: ServiceObserved, why: Refusal) -> Overall:
     return Overall(
-        ready=ready,
-        progressing=calm,
-        degraded=fails(ready.reason, "Nothing is missing."),
-        reconciling=calm,
-        stalled=fails(ready.reason, "Nothing stands in the way."),
+        ready=fails(why.reason, why.message),
+        progressing=fails(why.reason, why.message),
+        degraded=_degraded(seen),
+        reconciling=fails("Stalled", "Nothing can be done until somebody acts."),
+        stalled=holds(why.reason, why.message),
     )
 
 
-def _moving(seen: ServiceObserved, *, trouble_words: str) -> Overall:
+def _moving(seen: ServiceObserved) -> Overall:
     wanted, ready = wanted_replicas(seen.service.spec), len(seen.ready)
-    count = f"{ready} of {wanted} engine(s) are ready"
-    words = f"{count}. {trouble_words}" if trouble_words else f"{count}."
-    if ready and ready >= wanted and not _enforced(seen):
-        verdict = fails("PolicyNotEnforced", decide_policy_enforced(seen).message)
-    elif ready and _was_ready(seen):
-        verdict = holds("Degraded", words)
-    else:
-        verdict = fails("Progressing", words)
+    words = f"{ready} of {wanted} engine(s) take requests."
+    starting = holds("Starting", words)
     return Overall(
-        ready=verdict,
-        progressing=holds("Progressing", words),
-        degraded=holds("Degraded", words) if ready < wanted else fails("Progressing", words),
-        reconciling=holds("Progressing", words),
-        stalled=fails("Progressing", "Nothing stands in the way."),
+        ready=fails("Starting", words),
+        progressing=holds(_movement(seen), words),
+        degraded=_degraded(seen),
+        reconciling=starting,
+        stalled=NOBODY,
     )
 
 
-def _enforced(seen: ServiceObserved) -> bool:
-    return decide_policy_enforced(seen).status == "True"
+def _movement(seen: ServiceObserved) -> str:
+    wanted = wanted_replicas(seen.service.spec)
+    live = seen.children.get(("Deployment", seen.service.metadata.name)) or {}
+    status = live.get("status") or {}
+    if not seen.ready:
+        return "Starting"
+    if status.get("updatedReplicas", 0) < min(wanted, status.get("replicas", 0)):
+        return "RollingOut"
+    return "Starting" if len(seen.present) == wanted else "Scaling"
 
 
-def _was_ready(seen: ServiceObserved) -> bool:
-    """Whether this generation was Ready before: a lost engine then degrades, a new one is awaited."""
-    before = next((one for one in seen.status.conditions if one.type == "Ready"), None)
-    current = seen.status.observed_generation == seen.service.metadata.generation
-    return before is not None and before.status == "True" and current
+def _pushing(seen: ServiceObserved) -> Overall:
+    words = decide_policy_enforced(seen).message
+    return Overall(
+        ready=fails("PushingPolicy", words),
+        progressing=COMPLETE,
+        degraded=_degraded(seen),
+        reconciling=holds("PushingPolicy", words),
+        stalled=NOBODY,
+    )
+
+
+def _degraded(seen: ServiceObserved) -> Verdict:
+    wanted, ready = wanted_replicas(seen.service.spec), len(seen.ready)
+    if wanted == 0:
+        return fails("Idle", "No engine is wanted.")
+    if ready == 0:
+        return fails("NotServing", "No engine takes requests: see Ready.")
+    if ready < wanted:
+        return holds("FewerReplicas", f"{ready} of {wanted} engine(s) take requests.")
+    return fails("AsDesired", f"All {wanted} engine(s) take requests.")

@@ -5,18 +5,15 @@ from __future__ import annotations
 import datetime as dt
 
 from fleetward_api.admin import MemberState
-from fleetward_api.conditions import set_condition
 from fleetward_api.resources import (
     EngineStatus,
     InferenceServiceStatus,
     ModelStatus,
     PolicyInForce,
 )
-from fleetward_api.resources.condition import Condition, Conditions
 from fleetward_operator.core.desired import wanted_replicas
 from fleetward_operator.core.observed import ServiceConfig, ServiceObserved
 from fleetward_operator.core.service_facts import (
-    Verdict,
     decide_isolation_verified,
     decide_model_loaded,
     decide_policy_enforced,
@@ -24,6 +21,7 @@ from fleetward_operator.core.service_facts import (
     decide_scaling_active,
 )
 from fleetward_operator.core.service_ready import Overall
+from fleetward_operator.core.verdicts import conditions_from
 from fleetward_operator.manifests.labels import engine_selector
 
 MAX_TEXT = 512
@@ -46,7 +44,7 @@ def build_status(
         "RouteReady": decide_route_ready(seen),
         "ScalingActive": decide_scaling_active(seen),
         "CachePolicyEnforced": decide_policy_enforced(seen),
-        "IsolationVerified": decide_isolation_verified(),
+        "IsolationVerified": decide_isolation_verified(seen),
     }
     return InferenceServiceStatus(
         message=overall.ready.message,
@@ -64,26 +62,6 @@ def build_status(
         conditions=conditions_from(
             seen.status.conditions, verdicts, generation=generation, now=now
         ),
-    )
-
-
-def conditions_from(
-    before: Conditions, verdicts: dict[str, Verdict], *, generation: int, now: dt.datetime
-) -> Conditions:
-    """Conditions in the order of `verdicts`; a transition time moves only when a status flips."""
-    conditions = before
-    for kind, verdict in verdicts.items():
-        entry = Condition(
-            type=kind,
-            status=verdict.status,
-            reason=verdict.reason,
-            message=verdict.message[:4096],
-            observed_generation=generation,
-        )
-        conditions = set_condition(conditions, entry, now)
-    order = {kind: place for place, kind in enumerate(verdicts)}
-    return tuple(
-        sorted((one for one in conditions if one.type in order), key=lambda one: order[one.type])
     )
 
 

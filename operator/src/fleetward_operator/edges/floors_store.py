@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetward_api.canonical import canonical_bytes
-from fleetward_api.floors import Floors
+from fleetward_api.floors import Floors, merge_floors
 from fleetward_api.scope import Scope
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.edges.kinds import object_path
@@ -50,10 +50,22 @@ class FloorsStore:
         return self._current
 
     async def read(self) -> StoredFloors | None:
-        """What the API server holds; None when it holds no readable floors."""
+        """What the API server holds; None when it holds no readable floors.
+
+        Floors only grow: where somebody lowered one, what we knew is kept and written back.
+        """
         found = await self._get()
-        self._current = _parse(found) if found else None
-        return self._current
+        stored = _parse(found) if found else None
+        before, self._current = self._current, stored
+        if stored is None or before is None:
+            return stored
+        merged = merge_floors(before.floors, stored.floors)
+        if merged != stored.floors:
+            above = max(before.floors.version, stored.floors.version) + 1
+            repaired = merged.model_copy(update={"version": above})
+            manifest = self._manifest(repaired, version=stored.version)
+            return self._took(await self._writer.replace(manifest, manager=KEYS))
+        return stored
 
     async def start_over(self, floors: Floors) -> StoredFloors:
         """Write floors where there are none, or none that can be read."""

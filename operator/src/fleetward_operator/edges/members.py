@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fleetward_api.admin import MemberState, PurgeOrder
 from fleetward_api.bundle import BundleAck, BundlePush, GatewayPush
 from fleetward_api.errors import AdmissionError
+from fleetward_api.evidence import Binding
 from fleetward_api.keys import SealingKey, VerifyKey
 from fleetward_api.member import open_admission
 from fleetward_api.receipt import Receipt
@@ -19,6 +20,7 @@ from fleetward_operator.core.pods import PodSeen
 from fleetward_operator.edges.member_client import Address, MemberClient
 from fleetward_operator.edges.token_review import TokenFacts
 from fleetward_operator.errors import MemberError
+from fleetward_operator.manifests.names import TOKEN_AUDIENCE
 
 Review = Callable[[str], Awaitable[TokenFacts]]
 
@@ -33,20 +35,24 @@ class Admitted:
     fingerprint: str
     facts: TokenFacts
     restarts: int
+    reviewed_at: int
 
     @property
     def binding(self) -> str:
-        """The admission as evidence records it, as JSON with sorted keys."""
-        return json.dumps(
-            {
-                "certificateFingerprint": self.fingerprint,
-                "podName": self.facts.pod_name,
-                "podUid": self.uid,
-                "receiptKey": self.receipt_key.to_b64(),
-                "username": self.facts.username,
-            },
-            sort_keys=True,
+        """The admission as evidence records it, as JSON."""
+        reviewed = Binding(
+            audience=TOKEN_AUDIENCE,
+            username=self.facts.username,
+            pod_name=self.facts.pod_name,
+            pod_uid=self.facts.pod_uid,
+            reviewed_at=self.reviewed_at,
         )
+        facts = {
+            "binding": reviewed.model_dump(mode="json", by_alias=True),
+            "certificateFingerprint": self.fingerprint,
+            "receiptKey": self.receipt_key.to_b64(),
+        }
+        return json.dumps(facts, sort_keys=True)
 
 
 class Members:
@@ -58,6 +64,7 @@ class Members:
         review: asks the API server about a token.
         nonce: a fresh nonce (32 to 128 hex digits).
         port: the members' admin port.
+        wall: wall-clock epoch seconds.
     """
 
     def __init__(
@@ -68,12 +75,14 @@ class Members:
         review: Review,
         nonce: Callable[[], str],
         port: int,
+        wall: Callable[[], float],
     ) -> None:
         self._client = client
         self._sealing = sealing
         self._review = review
         self._nonce = nonce
         self._port = port
+        self._wall = wall
         self._admitted: dict[str, Admitted] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -166,6 +175,7 @@ class Members:
             fingerprint=proof.certificate_fingerprint,
             facts=facts,
             restarts=pod.container.restarts,
+            reviewed_at=int(self._wall() * 1000),
         )
 
     def _address(self, pod: PodSeen) -> Address:

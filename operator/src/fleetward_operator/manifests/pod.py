@@ -14,8 +14,10 @@ TOKEN_LIFETIME_S = 3600
 
 
 def build_pod_template(desired: DesiredService) -> Manifest:
-    """Pod template of the service's Deployment. Nothing in it depends on the operator's version
-    or on the cache policy, so neither an upgrade nor a policy change restarts an engine.
+    """Pod template of the service's Deployment.
+
+    Nothing in it depends on the operator's version or on the cache policy, so neither an upgrade
+    nor a policy change restarts an engine.
     """
     spec: Manifest = {
         "serviceAccountName": desired.name,

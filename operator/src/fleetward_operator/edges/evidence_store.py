@@ -1,0 +1,166 @@
+"""Keeps evidence: immutable ConfigMaps, chained through one head, outliving every purge object."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleetward_api.canonical import canonical_bytes, digest
+from fleetward_api.chain_log import ChainHead
+from fleetward_api.evidence import chunk_evidence, evidence_head
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.edges.kinds import collection_path, object_path
+from fleetward_operator.edges.writer import PURGE, Writer
+from fleetward_operator.errors import StateLost
+from fleetward_operator.manifests.labels import release_labels
+from fleetward_operator.manifests.names import PURGE_LABEL
+
+HEAD = "fleetward-evidence-head"
+HEAD_KEY = "head.json"
+CHUNK_KEY = "evidence.jsonl"
+UID_LABEL = "fleetward.io/purge-uid"
+
+Build = Callable[[ChainHead], bytes]
+"""Makes the evidence that follows a head."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvidence:
+    """Where the evidence lies, and its digest."""
+
+    digest: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    head: ChainHead
+    version: str
+
+
+class EvidenceStore:
+    """Stores one evidence at a time; each step may be repeated after a crash.
+
+    The ConfigMaps come first, then the head moves on condition that nobody moved it. What an
+    earlier attempt left is taken over when it follows the head, and made anew when it doesn't.
+    """
+
+    def __init__(self, client: KubeClient, writer: Writer, *, namespace: str) -> None:
+        self._client = client
+        self._writer = writer
+        self._namespace = namespace
+        self._lock = asyncio.Lock()
+
+    async def store(self, purge_uid: str, purge_name: str, build: Build) -> StoredEvidence:
+        """Store the evidence of a purge and chain it.
+
+        Raises:
+            KubeError: the API server refused; a conflict says that another leader is at it.
+            EvidenceError: no honest evidence can be built.
+            StateLost: the head cannot be read.
+        """
+        async with self._lock:
+            at = await self._read_head()
+            found = await self._found(purge_uid)
+            if found is not None and evidence_head(found, sequence=at.head.sequence) == at.head:
+                return self._stored(purge_uid, found)
+            if found is None or not _follows(found, at.head):
+                await self._discard(purge_uid)
+                found = build(at.head)
+                await self._write_chunks(purge_uid, purge_name, found)
+            await self._move_head(at, evidence_head(found, sequence=at.head.sequence + 1))
+            return self._stored(purge_uid, found)
+
+    async def _read_head(self) -> _Head:
+        found = await self._get(HEAD)
+        if found is None:
+            manifest = self._manifest(HEAD, {HEAD_KEY: _head_text(ChainHead())})
+            found = await self._writer.create(manifest, manager=PURGE)
+        try:
+            head = ChainHead.model_validate_json((found.get("data") or {})[HEAD_KEY])
+        except (KeyError, ValueError) as fault:
+            raise StateLost(f"ConfigMap {HEAD} cannot be read: restore its {HEAD_KEY}") from fault
+        return _Head(head, found["metadata"]["resourceVersion"])
+
+    async def _move_head(self, at: _Head, head: ChainHead) -> None:
+        manifest = self._manifest(HEAD, {HEAD_KEY: _head_text(head)})
+        manifest["metadata"]["resourceVersion"] = at.version
+        await self._writer.replace(manifest, manager=PURGE)
+
+    async def _found(self, purge_uid: str) -> bytes | None:
+        """What an earlier attempt stored, all its chunks joined; None when the first is missing."""
+        chunks: list[bytes] = []
+        while True:
+            item = await self._get(_chunk_name(purge_uid, len(chunks)))
+            if item is None:
+                return b"".join(chunks) if chunks else None
+            chunks.append((item.get("data") or {}).get(CHUNK_KEY, "").encode())
+
+    async def _write_chunks(self, purge_uid: str, purge_name: str, data: bytes) -> None:
+        # The last chunk is written first: as long as number 0 is missing, nothing counts as there.
+        for number, chunk in reversed(list(enumerate(chunk_evidence(data)))):
+            name = _chunk_name(purge_uid, number)
+            manifest = self._manifest(name, {CHUNK_KEY: chunk.decode()})
+            labels = manifest["metadata"]["labels"]
+            labels |= {PURGE_LABEL: purge_name, UID_LABEL: purge_uid}
+            manifest["immutable"] = True
+            await self._writer.create(manifest, manager=PURGE)
+
+    async def _discard(self, purge_uid: str) -> None:
+        """Remove what a crashed attempt left: it was never chained, so it is no evidence yet."""
+        query = {"labelSelector": f"{UID_LABEL}={purge_uid}"}
+        path = collection_path("ConfigMap", self._namespace)
+        listing = await self._client.request("GET", path, query=query)
+        for item in listing.get("items") or ():
+            metadata = item["metadata"]
+            await self._writer.delete(
+                "ConfigMap", self._namespace, metadata["name"], uid=metadata["uid"]
+            )
+
+    async def _get(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.request(
+                "GET", object_path("ConfigMap", self._namespace, name)
+            )
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+    def _stored(self, purge_uid: str, data: bytes) -> StoredEvidence:
+        count = len(chunk_evidence(data))
+        names = tuple(_chunk_name(purge_uid, number) for number in range(count))
+        return StoredEvidence(digest=digest(data), names=names)
+
+    def _manifest(self, name: str, data: dict[str, str]) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "namespace": self._namespace,
+                "labels": release_labels("fleetward-evidence"),
+            },
+            "data": data,
+        }
+
+
+def _chunk_name(purge_uid: str, number: int) -> str:
+    return f"fleetward-evidence-{purge_uid}-{number}"
+
+
+def _head_text(head: ChainHead) -> str:
+    return canonical_bytes(head).decode()
+
+
+def _follows(data: bytes, head: ChainHead) -> bool:
+    """Whether evidence names this head as the one before it."""
+    try:
+        first = json.loads(data.split(b"\n", 1)[0])
+        previous = ChainHead.model_validate(first["payload"]["body"]["previous"])
+    except (ValueError, KeyError, TypeError):
+        return False
+    return previous == head

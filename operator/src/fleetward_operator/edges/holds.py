@@ -1,0 +1,65 @@
+"""Our finalizer on the member pods of a running purge, so that the kubelet's word stays readable.
+
+Only while a purge runs, at most until its deadline. To break it by hand (docs/operator.md):
+`kubectl patch pod NAME --type merge -p '{"metadata":{"finalizers":null}}'`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from fleetward_kube import KubeError
+from fleetward_operator.core.purge.state import Member
+from fleetward_operator.edges.writer import PURGE, Writer
+
+FINALIZER = "fleetward.io/purge"
+
+
+class PodHolds:
+    """Puts the finalizer on pods and takes it off, each pod once however many purges need it."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._needed_by: dict[str, set[str]] = {}
+
+    async def hold(self, purge_uid: str, members: Iterable[Member]) -> None:
+        """Hold these pods for a purge. A pod that is on its way out already can't be held."""
+        await asyncio.gather(*(self._hold_one(purge_uid, member) for member in members))
+
+    async def release(self, purge_uid: str, members: Iterable[Member]) -> None:
+        """Let go of a purge's pods, but for those that another purge needs."""
+        await asyncio.gather(*(self._release_one(purge_uid, member) for member in members))
+
+    def is_needed(self, pod_uid: str) -> bool:
+        """Whether a purge that this process knows of holds the pod."""
+        return bool(self._needed_by.get(pod_uid))
+
+    async def drop(self, namespace: str, name: str, uid: str) -> None:
+        """Take the finalizer off one pod."""
+        await self._apply(namespace, name, uid, finalizers=[])
+
+    async def _hold_one(self, purge_uid: str, member: Member) -> None:
+        needed = self._needed_by.setdefault(member.uid, set())
+        first = not needed
+        needed.add(purge_uid)
+        if first:
+            await self._apply(member.namespace, member.name, member.uid, finalizers=[FINALIZER])
+
+    async def _release_one(self, purge_uid: str, member: Member) -> None:
+        needed = self._needed_by.get(member.uid, set())
+        needed.discard(purge_uid)
+        if not needed:
+            self._needed_by.pop(member.uid, None)
+            await self._apply(member.namespace, member.name, member.uid, finalizers=[])
+
+    async def _apply(self, namespace: str, name: str, uid: str, *, finalizers: list[str]) -> None:
+        # The uid keeps the apply from meaning a later pod, or making one.
+        metadata = {"name": name, "namespace": namespace, "uid": uid, "finalizers": finalizers}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        try:
+            await self._writer.apply(manifest, manager=PURGE)
+        except KubeError as error:
+            # Gone, another pod by now, or deleting: then there is nothing to hold.
+            if error.status not in {404, 409, 422}:
+                raise

@@ -1,0 +1,82 @@
+"""Where a running purge's state is kept: one ConfigMap each, gone when the purge has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.core.purge.codec import decode_state, encode_state
+from fleetward_operator.core.purge.state import PurgeState
+from fleetward_operator.edges.kinds import object_path
+from fleetward_operator.edges.writer import PURGE, Writer
+from fleetward_operator.manifests.labels import release_labels
+from fleetward_operator.manifests.names import PURGE_LABEL
+
+STATE_KEY = "state.json"
+PREFIX = "fleetward-purge-"
+
+
+class PurgeRecords:
+    """Reads and writes purge states; each write on condition that nobody wrote in between."""
+
+    def __init__(self, client: KubeClient, writer: Writer, *, namespace: str) -> None:
+        self._client = client
+        self._writer = writer
+        self._namespace = namespace
+        self._versions: dict[str, str] = {}
+
+    async def read(self, purge_uid: str) -> PurgeState | None:
+        """The state of a running purge; None when there is none, or none that can be read."""
+        path = object_path("ConfigMap", self._namespace, PREFIX + purge_uid)
+        try:
+            found = await self._client.request("GET", path)
+        except KubeError as error:
+            if error.not_found:
+                self._versions.pop(purge_uid, None)
+                return None
+            raise
+        self._versions[purge_uid] = found["metadata"]["resourceVersion"]
+        try:
+            return decode_state((found.get("data") or {}).get(STATE_KEY, ""))
+        except ValueError:
+            return None
+
+    async def write(self, purge_uid: str, purge_name: str, state: PurgeState) -> None:
+        """Keep a state. A 409 (`KubeError.conflict`) says that another leader is at it."""
+        manifest = self._manifest(purge_uid, purge_name, state)
+        version = self._versions.get(purge_uid)
+        if version is None:
+            written = await self._writer.create(manifest, manager=PURGE)
+        else:
+            manifest["metadata"]["resourceVersion"] = version
+            written = await self._writer.replace(manifest, manager=PURGE)
+        self._versions[purge_uid] = written["metadata"]["resourceVersion"]
+
+    async def remove(self, purge_uid: str) -> None:
+        """Forget a purge that has ended; its evidence stays."""
+        self._versions.pop(purge_uid, None)
+        path = object_path("ConfigMap", self._namespace, PREFIX + purge_uid)
+        try:
+            found = await self._client.request("GET", path)
+            await self._writer.delete(
+                "ConfigMap",
+                self._namespace,
+                PREFIX + purge_uid,
+                uid=found["metadata"]["uid"],
+            )
+        except KubeError as error:
+            if not error.not_found:
+                raise
+
+    def _manifest(self, purge_uid: str, purge_name: str, state: PurgeState) -> dict[str, Any]:
+        name = PREFIX + purge_uid
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "namespace": self._namespace,
+                "labels": {**release_labels("fleetward-purge"), PURGE_LABEL: purge_name},
+            },
+            "data": {STATE_KEY: encode_state(state)},
+        }

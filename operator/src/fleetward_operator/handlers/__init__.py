@@ -1,0 +1,1 @@
+"""The process: triggers, queues, one worker function per kind."""

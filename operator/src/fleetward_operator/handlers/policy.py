@@ -1,0 +1,67 @@
+"""One pass over a CachePolicy: its status says who follows it and where it is in force."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetward_api.conditions import find_condition
+from fleetward_api.resources import CachePolicyStatus, InferenceService
+from fleetward_operator.core.policy import namespace_default
+from fleetward_operator.core.policy_plan import Follower, plan_policy
+from fleetward_operator.core.service_facts import fails
+from fleetward_operator.core.verdicts import conditions_from
+from fleetward_operator.edges.catalog import Invalid
+from fleetward_operator.handlers.context import Operator
+
+
+async def reconcile_policy(op: Operator, key: str) -> float | None:
+    """Write a policy's status."""
+    item = op.store.get("CachePolicy", key)
+    policy = op.catalog.policy(key)
+    if item is None or policy is None:
+        return None
+    if isinstance(policy, Invalid):
+        return await _report_invalid(op, item, policy)
+    namespace = policy.metadata.namespace
+    default = namespace_default(op.catalog.policies(namespace))
+    status = plan_policy(
+        policy,
+        followers(op, namespace, policy.metadata.name),
+        default_name=default.metadata.name if default else "",
+        now=op.clock.now(),
+    )
+    return await op.statuses.write(item, before=policy.status, after=status)
+
+
+def followers(op: Operator, namespace: str, policy: str) -> list[Follower]:
+    """The services of a namespace that follow a policy, with what their status says of it."""
+    found = []
+    for item in op.store.in_namespace("InferenceService", namespace):
+        service = op.catalog.service(f"{namespace}/{item['metadata']['name']}")
+        if isinstance(service, InferenceService) and op.fleet.choice(service).name == policy:
+            found.append(Follower(name=service.metadata.name, generation=_enforced(service)))
+    return found
+
+
+def _enforced(service: InferenceService) -> int:
+    enforced = find_condition(service.status.conditions, "CachePolicyEnforced")
+    in_force = service.status.cache_policy
+    if enforced is None or enforced.status != "True" or in_force is None:
+        return 0
+    return in_force.generation or 0
+
+
+async def _report_invalid(op: Operator, item: dict[str, Any], fault: Invalid) -> float | None:
+    before = CachePolicyStatus.model_validate(item.get("status") or {}, by_alias=True)
+    generation = item["metadata"].get("generation", 0)
+    status = CachePolicyStatus(
+        message=fault.message[:4096],
+        observed_generation=generation,
+        conditions=conditions_from(
+            before.conditions,
+            {"Ready": fails("InvalidSpec", fault.message)},
+            generation=generation,
+            now=op.clock.now(),
+        ),
+    )
+    return await op.statuses.write(item, before=before, after=status)

@@ -1,0 +1,235 @@
+"""One pass over a CachePurge: drives its state machine as far as it goes without waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fleetward_api.chain_log import ChainHead
+from fleetward_api.evidence import build_evidence
+from fleetward_api.resources import CachePurge, CachePurgeStatus, InvalidResource
+from fleetward_operator.core.events import purge_ended, purge_refused, purge_started
+from fleetward_operator.core.gate import Refusal
+from fleetward_operator.core.purge.events import EvidenceStored, PurgeEvent, Tick
+from fleetward_operator.core.purge.evidence import (
+    PurgeIdentity,
+    evidence_header,
+    evidence_member,
+    evidence_outcome,
+)
+from fleetward_operator.core.purge.plan import PurgePlan, first_state, plan_purge
+from fleetward_operator.core.purge.report import (
+    build_purge_status,
+    describe,
+    invalid_purge_status,
+    refused_status,
+)
+from fleetward_operator.core.purge.state import FINAL, Phase, PurgeState, Standing
+from fleetward_operator.core.purge.transition import advance
+from fleetward_operator.edges.purge_crew import Answer
+from fleetward_operator.edges.purge_record import PREFIX
+from fleetward_operator.edges.writer import PURGE
+from fleetward_operator.handlers.context import Operator
+from fleetward_operator.manifests.names import PURGE_LABEL
+
+RETRY_S = 0.3
+ENDED = frozenset(phase.value for phase in FINAL)
+
+
+async def reconcile_purge(op: Operator, key: str) -> float | None:
+    """Run one purge; seconds until members that did not answer are asked again."""
+    item = op.store.get("CachePurge", key)
+    if item is None:
+        await _clear_orphans(op, key)
+        return None
+    try:
+        purge = CachePurge.parse(item)
+    except InvalidResource as fault:
+        return await _report_invalid(op, item, fault.message)
+    if purge.status.phase in ENDED or purge.metadata.deleting:
+        await _clear_away(op, purge)
+        return None
+    plan = plan_purge(purge)
+    if isinstance(plan, Refusal):
+        status = refused_status(purge, plan, now=op.clock.now())
+        await op.statuses.write(
+            item, before=purge.status, after=status, manager=PURGE, guarded=True
+        )
+        await op.events.announce(item, purge_refused(plan.message))
+        return None
+    return await PurgeRun(op, key, purge, plan).go_on()
+
+
+@dataclass(slots=True)
+class PurgeRun:
+    """One purge as far as it is driven in one pass."""
+
+    op: Operator
+    key: str
+    purge: CachePurge
+    plan: PurgePlan
+
+    @property
+    def identity(self) -> PurgeIdentity:
+        """Which purge it is, and of what."""
+        metadata = self.purge.metadata
+        return PurgeIdentity(
+            uid=metadata.uid,
+            name=metadata.name,
+            scope=self.plan.scope,
+            digest_key=self.op.fleet.keys.digest,
+        )
+
+    async def go_on(self) -> float | None:
+        """Drive the purge until it ends or must wait for a member."""
+        state = await self.op.records.read(self.purge.metadata.uid)
+        if state is None:
+            state = first_state(self.plan, phase_before=self.purge.status.phase)
+            if self.plan.widened_to:
+                # What is purged beyond what was asked is said before it is purged.
+                await self._tell(state)
+        while state.phase not in FINAL:
+            after = await self._step(state)
+            if after.phase is state.phase:
+                if after != state:
+                    await self._keep(after)
+                return RETRY_S
+            state = after
+        await self._end(state)
+        return None
+
+    async def _step(self, state: PurgeState) -> PurgeState:
+        match state.phase:
+            case Phase.PENDING:
+                return await self._cut(state)
+            case Phase.FENCING:
+                uids = state.uids(Standing.EXPECTED)
+                return await self._round(state, await self.op.crew.fence(state, uids))
+            case Phase.PURGING:
+                uids = state.uids(Standing.FENCED)
+                answers = await self.op.crew.ask_receipts(state, uids, self.identity)
+                return await self._round(state, answers)
+            case _:
+                return await self._store_evidence(state)
+
+    async def _cut(self, state: PurgeState) -> PurgeState:
+        cut = await self.op.crew.make_cut(self.identity)
+        after = self._advance(state, cut)
+        # Written before anything is asked of anyone: who existed must survive us.
+        await self._keep(after)
+        await self.op.holds.hold(self.identity.uid, after.members)
+        await self._tell(after)
+        await self.op.events.announce(self._item(), purge_started(len(after.members)))
+        self.op.enqueue("fleet", "")
+        return after
+
+    async def _round(self, state: PurgeState, answers: list[Answer]) -> PurgeState:
+        """Take in one round of answers, then the kubelet's word on those that did not answer."""
+        for answer in answers:
+            if answer.event is not None:
+                state = self._advance(state, answer.event)
+            elif answer.fault:
+                state = _note(state, answer.uid, answer.fault)
+        if not all(answer.event for answer in answers) or not answers:
+            for event in await self.op.crew.look(state):
+                state = self._advance(state, event)
+        return self._advance(state, Tick())
+
+    async def _store_evidence(self, state: PurgeState) -> PurgeState:
+        await self._keep(state)
+        op = self.op
+        policies = op.crew.policies(state)
+
+        def build(previous: ChainHead) -> bytes:
+            return build_evidence(
+                header=evidence_header(
+                    self.identity,
+                    state,
+                    previous=previous,
+                    operator_key=op.fleet.keys.signing.verify_key.to_b64(),
+                    epoch=op.fleet.epoch.number,
+                    policies=policies,
+                ),
+                members=[evidence_member(one) for one in state.members],
+                outcomes=[evidence_outcome(one) for one in state.members],
+                key=op.fleet.keys.signing,
+                completed_at=int(op.clock.wall() * 1000),
+                not_shown=state.caveats,
+            )
+
+        stored = await op.evidence.store(self.identity.uid, self.identity.name, build)
+        return self._advance(state, EvidenceStored(digest=stored.digest, names=stored.names))
+
+    async def _end(self, state: PurgeState) -> None:
+        await self._tell(state)
+        completed = state.phase is Phase.COMPLETED
+        ended = purge_ended(
+            completed=completed, digest=state.evidence_digest, message=describe(state)
+        )
+        await self.op.events.announce(self._item(), ended)
+        await self.op.holds.release(self.identity.uid, state.members)
+        await self.op.records.remove(self.identity.uid)
+
+    def _advance(self, state: PurgeState, event: PurgeEvent) -> PurgeState:
+        after, _ = advance(state, event, now=self.op.clock.wall())
+        return after
+
+    async def _keep(self, state: PurgeState) -> None:
+        await self.op.records.write(self.identity.uid, self.identity.name, state)
+
+    async def _tell(self, state: PurgeState) -> None:
+        item = self._item()
+        purge = CachePurge.parse(item)
+        status = build_purge_status(
+            purge,
+            state,
+            scope_digest=self.identity.scope_digest,
+            widened_to=self.plan.widened_to,
+            now=self.op.clock.now(),
+        )
+        await self.op.statuses.write(
+            item, before=purge.status, after=status, manager=PURGE, guarded=True
+        )
+
+    def _item(self) -> dict[str, Any]:
+        item = self.op.store.get("CachePurge", self.key)
+        return item if item is not None else self.purge.to_manifest()
+
+
+def _note(state: PurgeState, uid: str, fault: str) -> PurgeState:
+    """Remember why a member has not answered, for the day its deadline passes."""
+    return state.with_member(uid, lambda one: replace(one, detail=fault[:512]))
+
+
+async def _clear_away(op: Operator, purge: CachePurge) -> None:
+    """Remove what an earlier leader, or the deletion of a running purge, left behind."""
+    name = PREFIX + purge.metadata.uid
+    if op.store.get("ConfigMap", f"{op.settings.identity.namespace}/{name}") is not None:
+        await _clear(op, purge.metadata.uid)
+
+
+async def _clear_orphans(op: Operator, name: str) -> None:
+    """A purge that was deleted while it ran: its floor stays raised, its pods are let go."""
+    for item in list(op.store.in_namespace("ConfigMap", op.settings.identity.namespace)):
+        metadata = item["metadata"]
+        labels = metadata.get("labels") or {}
+        if metadata["name"].startswith(PREFIX) and labels.get(PURGE_LABEL) == name:
+            await _clear(op, metadata["name"].removeprefix(PREFIX))
+
+
+async def _clear(op: Operator, purge_uid: str) -> None:
+    state = await op.records.read(purge_uid)
+    if state is not None:
+        await op.holds.release(purge_uid, state.members)
+    await op.records.remove(purge_uid)
+
+
+async def _report_invalid(op: Operator, item: dict[str, Any], message: str) -> float | None:
+    before = CachePurgeStatus.model_validate(item.get("status") or {}, by_alias=True)
+    status = invalid_purge_status(
+        message,
+        before=before,
+        generation=item["metadata"].get("generation", 0),
+        now=op.clock.now(),
+    )
+    return await op.statuses.write(item, before=before, after=status, manager=PURGE)

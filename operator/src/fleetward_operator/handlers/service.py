@@ -1,0 +1,159 @@
+"""One pass over an InferenceService: observe, plan, execute, status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+from fleetward_api.errors import FleetwardError
+from fleetward_api.resources import InferenceService, InferenceServiceStatus
+from fleetward_kube import KubeError
+from fleetward_operator.core.gate import claim_of, decide_name_conflict
+from fleetward_operator.core.observed import ServiceObserved
+from fleetward_operator.core.pods import PodSeen
+from fleetward_operator.core.refused_status import invalid_status
+from fleetward_operator.core.service_plan import ServicePlan, plan_service
+from fleetward_operator.edges.catalog import Invalid
+from fleetward_operator.edges.executor import Owner
+from fleetward_operator.edges.kinds import CHILD_KINDS
+from fleetward_operator.errors import NotLeading
+from fleetward_operator.handlers.context import Operator
+from fleetward_operator.manifests.names import bundle_name, trust_name
+
+PUSH_DELAYS_S = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0)
+
+
+async def reconcile_service(op: Operator, key: str) -> float | None:
+    """Bring one service and its children to what its spec says; seconds until the next look."""
+    item = op.store.get("InferenceService", key)
+    service = op.catalog.service(key)
+    if item is None or service is None or "deletionTimestamp" in item["metadata"]:
+        # Children follow their owner by garbage collection; nothing of ours holds a service.
+        return None
+    if isinstance(service, Invalid):
+        return await _report_invalid(op, item, service)
+    seen = observe_service(op, key, service)
+    plan = plan_service(seen, config=op.config, now=op.clock.now())
+    outcome = await op.executor.execute(plan.actions, owner=_owner(service))
+    if outcome.parent_gone:
+        return None
+    for announcement in outcome.announcements:
+        await op.events.announce(item, announcement)
+    await asyncio.gather(_push_due(op, seen, plan), _read_states(op, plan.reads))
+    seen = observe_service(op, key, service, taken=tuple(outcome.taken))
+    plan = plan_service(seen, config=op.config, now=op.clock.now())
+    wait = await op.statuses.write(item, before=service.status, after=plan.status)
+    if wait is None:
+        for announcement in plan.announcements:
+            await op.events.announce(item, announcement)
+    return _soonest([wait, _next_look(op, plan)])
+
+
+def observe_service(
+    op: Operator, key: str, service: InferenceService, *, taken: tuple[str, ...] = ()
+) -> ServiceObserved:
+    """What the store, the ledger and the engines' words say about a service now."""
+    pods = op.store.pods_of(key)
+    for pod in pods:
+        op.words.notice_restart(pod.uid, pod.container.restarts)
+    claim = claim_of(service)
+    return ServiceObserved(
+        service=service,
+        children=_children(op, service),
+        pods=pods,
+        choice=op.fleet.choice(service),
+        bundle=op.fleet.bundle(service),
+        name_conflict=decide_name_conflict(claim, op.catalog.rivals(claim)),
+        acks=op.words.acks,
+        states=op.words.states,
+        push_faults=op.words.faults,
+        taken=taken,
+    )
+
+
+def _children(op: Operator, service: InferenceService) -> dict[tuple[str, str], dict[str, Any]]:
+    namespace, name = service.metadata.namespace, service.metadata.name
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for kind in CHILD_KINDS:
+        names = (trust_name(name), bundle_name(name)) if kind == "ConfigMap" else (name,)
+        for child in names:
+            item = op.store.get(kind, f"{namespace}/{child}")
+            if item is not None:
+                found[kind, child] = item
+    return found
+
+
+async def _report_invalid(op: Operator, item: dict[str, Any], fault: Invalid) -> float | None:
+    before = read_status(item)
+    status = invalid_status(
+        fault.message,
+        before=before.conditions,
+        generation=item["metadata"].get("generation", 0),
+        now=op.clock.now(),
+    )
+    return await op.statuses.write(item, before=before, after=status)
+
+
+def read_status(item: dict[str, Any]) -> InferenceServiceStatus:
+    """A service's status on its own; an empty one where it cannot be read."""
+    try:
+        return InferenceServiceStatus.model_validate(item.get("status") or {}, by_alias=True)
+    except ValueError:
+        return InferenceServiceStatus()
+
+
+def _owner(service: InferenceService) -> Owner:
+    metadata = service.metadata
+    return Owner(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
+
+
+async def _push_due(op: Operator, seen: ServiceObserved, plan: ServicePlan) -> None:
+    bundle = seen.bundle
+    if bundle is None:
+        return
+    now = op.clock.monotonic()
+    due = [pod for pod in plan.pushes if op.push_retries.get(pod.uid, (0, 0.0))[1] <= now]
+
+    async def push(pod: PodSeen) -> None:
+        try:
+            await op.pusher.push_engine(pod, bundle)
+        except NotLeading:
+            raise
+        except (FleetwardError, KubeError):
+            failures = op.push_retries.get(pod.uid, (0, 0.0))[0]
+            delay = PUSH_DELAYS_S[min(failures, len(PUSH_DELAYS_S) - 1)]
+            op.push_retries[pod.uid] = (failures + 1, op.clock.monotonic() + delay)
+        else:
+            op.push_retries.pop(pod.uid, None)
+
+    await _all(push(pod) for pod in due)
+
+
+async def _read_states(op: Operator, pods: Iterable[PodSeen]) -> None:
+    async def read(pod: PodSeen) -> None:
+        try:
+            op.words.states[pod.uid] = await op.members.state(pod)
+        except (FleetwardError, KubeError):
+            # Its push says why it can't be reached.
+            op.words.states.pop(pod.uid, None)
+
+    await _all(read(pod) for pod in pods)
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    await asyncio.gather(*calls)
+
+
+def _next_look(op: Operator, plan: ServicePlan) -> float | None:
+    now = op.clock.monotonic()
+    retries = [
+        max(0.05, op.push_retries[pod.uid][1] - now)
+        for pod in plan.pushes
+        if pod.uid in op.push_retries
+    ]
+    return _soonest([plan.requeue_after, *retries])
+
+
+def _soonest(delays: Iterable[float | None]) -> float | None:
+    return min((delay for delay in delays if delay is not None), default=None)
