@@ -1,0 +1,127 @@
+"""The connection itself, spoken to byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+
+from fleetward_gateway.server import protocol
+from fleetward_gateway.server.protocol import MAX_HEAD_BYTES
+from tests.support.fake_engine import FakeEngine
+from tests.support.gateway import KEY_A, GatewayUnderTest
+
+BODY = b'{"model":"m"}'
+HEAD = (
+    f"POST /v1/completions HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {KEY_A}\r\n"
+    "content-type: application/json\r\n"
+).encode()
+REQUEST = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+async def exchange(gateway: GatewayUnderTest, *pieces: bytes) -> bytes:
+    """Everything the server says until it closes, or falls silent after an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.gateway.public.port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+
+
+def parts(answer: bytes) -> tuple[int, bytes, bytes]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), head, body
+
+
+async def test_bytes_that_are_no_http_get_an_error_in_shape(gateway: GatewayUnderTest) -> None:
+    for garbage in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"POST / HTTP/9.9\r\n\r\n"):
+        status, head, body = parts(await exchange(gateway, garbage))
+        assert status == 400
+        assert b"x-request-id" in head
+        assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+
+
+async def test_two_lengths_of_one_body_are_refused(
+    served: GatewayUnderTest, engine: FakeEngine
+) -> None:
+    both = HEAD + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    twice = HEAD + b"content-length: 13\r\ncontent-length: 14\r\n\r\n" + BODY
+    for request in (both, twice):
+        status, _, _ = parts(await exchange(served, request))
+        assert status == 400
+    assert engine.requests == []
+
+
+async def test_a_huge_head_is_refused_while_it_comes(gateway: GatewayUnderTest) -> None:
+    start = b"GET /healthz HTTP/1.1\r\nhost: g\r\nx: "
+    status, _, body = parts(await exchange(gateway, start, b"a" * (MAX_HEAD_BYTES + 1)))
+    assert status == 431
+    assert json.loads(body)["error"]["code"] == "request_too_large"
+
+
+async def test_a_head_that_does_not_come_is_cut_off(
+    gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S", 0.05)
+    for start in (b"", b"GET /healthz HT"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.gateway.public.port)
+        writer.write(start)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await asyncio.wait_for(reader.readexactly(1), 20)
+        writer.close()
+
+
+async def test_a_running_answer_is_not_cut_off_by_stray_bytes(
+    served: GatewayUnderTest, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(request: web.Request, body: bytes) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return web.Response(text="done")
+
+    engine.behaviour = slow
+    monkeypatch.setattr(protocol, "HEAD_S", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.public.port)
+    writer.write(REQUEST + b"\r\n")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert head.startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_requests_on_one_connection_are_answered_in_order(
+    served: GatewayUnderTest, engine: FakeEngine
+) -> None:
+    last = REQUEST.replace(b"host: g\r\n", b"host: g\r\nconnection: close\r\n")
+    answer = await exchange(served, REQUEST + REQUEST + last)
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert len(engine.requests) == 3
+
+
+async def test_a_body_is_refused_before_it_is_sent(served: GatewayUnderTest) -> None:
+    head = HEAD + b"expect: 100-continue\r\ncontent-length: 99999999\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.public.port)
+    writer.write(head)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert answer.startswith(b"HTTP/1.1 413")
+    writer.close()
+
+
+async def test_what_is_sent_after_a_refusal_is_bounded(
+    served: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MAX_DISCARDED_BYTES", 100_000)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.public.port)
+    writer.write(HEAD + b"transfer-encoding: chunked\r\nauthorization: x\r\n\r\n")
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert answer.startswith(b"HTTP/1.1 401")
+    with pytest.raises(ConnectionError):
+        async with asyncio.timeout(20):
+            while True:
+                writer.write(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
+                await writer.drain()
+                await asyncio.sleep(0)
+    writer.close()
