@@ -7,8 +7,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from fleetward_api.evidence import verify_evidence
-
 from e2e.figures.record import record
 from e2e.tests.support import manifests
 from e2e.tests.support.evidence import evidence_of, key_fingerprint, purge_blocks, purge_seconds
@@ -16,6 +14,7 @@ from e2e.tests.support.gateway import Gateway
 from e2e.tests.support.images import image_without_removal
 from e2e.tests.support.kubectl import Cluster, eventually
 from e2e.tests.support.services import ready
+from fleetward_api.evidence import verify_evidence
 
 _ENGINE = {"kvMemory": "768Mi", "maxModelLen": 4096, "blockSize": 16}
 
