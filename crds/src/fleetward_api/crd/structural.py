@@ -63,6 +63,8 @@ def _convert(node: JsonSchema, definitions: dict[str, JsonSchema]) -> JsonSchema
                 continue
             case "additionalProperties" if value is False:
                 continue
+            case "anyOf" if "x-kubernetes-int-or-string" not in node:
+                raise UnprintableSchema(f"'anyOf' has no place in a structural schema: {node}")
             case "const":
                 out["enum"] = [value]
             case "properties":
@@ -98,7 +100,7 @@ def _merge_reference(node: JsonSchema, definitions: dict[str, JsonSchema]) -> Js
     return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
 
-def _default(value: Any, node: JsonSchema) -> JsonSchema:  # noqa: ANN401  # any JSON value
+def _default(value: Any, node: JsonSchema) -> JsonSchema:  # any JSON value
     """The default as the API server applies it.
 
     An absent list or map means an empty one already, so that none is written into anyone's spec.
@@ -108,7 +110,7 @@ def _default(value: Any, node: JsonSchema) -> JsonSchema:  # noqa: ANN401  # any
     return {"default": _without_empty(value)}
 
 
-def _without_empty(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+def _without_empty(value: Any) -> Any:  # any JSON value
     # Spelled out in full: the API server holds rules against a default before it fills it in.
     if not isinstance(value, dict):
         return value

@@ -49,7 +49,9 @@ class RetentionClassSpec(ApiModel):
     """Longest time since the block was made; the policy's own when absent."""
 
     rules = (
-        only("store", ("None", "Device"), "retention store", "set it to None or Device"),
+        only(
+            "store", ("None", "Device"), "spec.retention.classes store", "set it to None or Device"
+        ),
         Rule(
             cel="self.store != 'None' || (!has(self.idleTTL) && !has(self.maxTTL))",
             message="a class with store None keeps nothing: remove its idleTTL and maxTTL",

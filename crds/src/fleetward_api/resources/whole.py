@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, ValidationError, field_validator
 
 from fleetward_api.resources.base import ApiModel
-from fleetward_api.resources.errors import InvalidResource
+from fleetward_api.resources.errors import Fault, InvalidResource
 from fleetward_api.resources.metadata import ObjectMeta
 from fleetward_api.resources.rules import Rule
 
@@ -22,6 +22,7 @@ class Resource(ApiModel):
 
     api_version: Literal["fleetward.io/v1alpha1"] = "fleetward.io/v1alpha1"
     metadata: ObjectMeta = Field(default=ObjectMeta())
+    spec: ApiModel
 
     @field_validator("metadata", mode="before")
     @classmethod
@@ -40,6 +41,20 @@ class Resource(ApiModel):
             return cls.model_validate(manifest, by_alias=True, by_name=False)
         except ValidationError as error:
             raise InvalidResource.from_validation(cls.__name__, error) from None
+
+    def check_update(self, old: Self) -> None:
+        """Holds the rules on changes: this is the object as it shall be, `old` as it is.
+
+        Raises:
+            InvalidResource: a rule on changes is broken.
+        """
+        faults = tuple(
+            Fault("spec", rule.message)
+            for rule in self.spec.transition_rules
+            if not rule.holds(self.spec, old.spec)
+        )
+        if faults:
+            raise InvalidResource(type(self).__name__, faults)
 
 
 def name_rule(longest: int) -> Rule:

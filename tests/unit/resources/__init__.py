@@ -1,0 +1,1 @@
+"""The models of the four kinds, and what is printed from them."""
