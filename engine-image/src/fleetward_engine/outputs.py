@@ -8,6 +8,7 @@ from typing import Literal
 
 from fleetward_api.scope import Scope
 
+BlockKey = bytes
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -103,7 +104,7 @@ class PurgeCounts:
     bytes: int
     blocks_in_use: int
     counts: ScopeCounts
-    removed_keys: tuple[bytes, ...]
+    removed_keys: tuple[BlockKey, ...]
 
     @property
     def inserted(self) -> int:

@@ -1,0 +1,83 @@
+"""The model runner on torch: one forward over the step's flat batch, on a CPU or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from fleetward_engine.attention import KvShape, PagedAttention, PagedKv
+from fleetward_engine.model_runner import Sampled, StepInput
+from fleetward_engine.models.llama import Llama
+from fleetward_engine.sampler import sample
+
+
+class TorchRunner:
+    """Implements `ModelRunner`.
+
+    Args:
+        model: the loaded model; its dtype and device are the KV's too.
+        num_blocks: usable blocks. block_size: tokens a block.
+    """
+
+    def __init__(self, model: Llama, *, num_blocks: int, block_size: int) -> None:
+        self._model = model
+        self._kv = PagedKv(
+            kv_shape(model, block_size),
+            num_blocks=num_blocks,
+            dtype=model.dtype,
+            device=model.device,
+        )
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.vocab_size = model.config.vocab_size
+        self.max_model_len = model.config.max_model_len
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block over all layers."""
+        return self._kv.shape.block_bytes(self._model.dtype)
+
+    @property
+    def kv_layout(self) -> str:
+        """See `ModelRunner`: every constant that shapes a key or value."""
+        shape, config = self._kv.shape, self._model.config
+        dtype = str(self._model.dtype).removeprefix("torch.")
+        return (
+            f"torch/{dtype}/block={self.block_size}/layers={shape.num_layers}"
+            f"/kv={shape.num_kv_heads}x{shape.head_dim}/rope={config.rope_theta!r}/window=none"
+        )
+
+    @torch.inference_mode()
+    def run(self, step: StepInput) -> list[Sampled]:
+        """One forward pass; logits only where a row samples."""
+        device = self._model.device
+        attention = PagedAttention(self._kv, step, dtype=self._model.dtype)
+        hidden = self._model.forward(
+            torch.tensor(step.token_ids, device=device),
+            torch.tensor(step.positions, device=device),
+            attention,
+        )
+        if not step.sample_rows:
+            return []
+        last = [step.row_offsets[row.row + 1] - 1 for row in step.sample_rows]
+        if len(last) < hidden.shape[0]:
+            hidden = hidden[torch.tensor(last, device=device)]
+        return sample(self._model.logits(hidden), step.sample_rows)
+
+    @torch.inference_mode()
+    def zero_blocks(self, blocks: Sequence[int]) -> None:
+        """Overwrite these blocks' keys and values in every layer."""
+        self._kv.zero(blocks)
+
+
+def kv_shape(model: Llama, block_size: int) -> KvShape:
+    """The KV shape of a model."""
+    config = model.config
+    return KvShape(
+        num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads,
+        num_heads=config.num_heads,
+        head_dim=config.head_dim,
+        block_size=block_size,
+    )
