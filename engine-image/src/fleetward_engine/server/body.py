@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
+from fleetward_api.openai import CODE_INVALID_JSON, CODE_INVALID_VALUE, CODE_REQUEST_TOO_LARGE
 from fleetward_engine.server.errors import ApiError
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -53,26 +54,37 @@ def parse(model: type[Model], body: bytes) -> Model:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as fault:
         message = f"The body is not valid JSON: {fault.msg}."
-        raise ApiError(400, message, code="invalid_json") from fault
+        raise ApiError(400, message, code=CODE_INVALID_JSON) from fault
     if not isinstance(value, dict):
-        raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
+        raise ApiError(400, "The body must be a JSON object.", code=CODE_INVALID_JSON)
     try:
         return model.model_validate(value)
     except ValidationError as fault:
-        raise _invalid(fault.errors(include_url=False, include_input=False)[0]) from fault
+        raise _invalid(telling_error(fault)) from fault
 
 
 def _too_large(limit: int) -> ApiError:
     message = f"The body is larger than {limit} bytes."
-    headers = {"connection": "close"}
-    return ApiError(413, message, code="request_too_large", headers=headers)
+    # The connection stays open: closing it with bytes unread would reset it before the client has
+    # seen the answer. The server reads the rest and keeps none of it.
+    return ApiError(413, message, code=CODE_REQUEST_TOO_LARGE)
 
 
 def _invalid(error: ErrorDetails) -> ApiError:
     param = field_path(error["loc"])
-    code = "missing_required_parameter" if error["type"] == "missing" else "invalid_value"
+    code = "missing_required_parameter" if error["type"] == "missing" else CODE_INVALID_VALUE
     where = f"{param}: " if param else ""
     return ApiError(400, f"{where}{error['msg']}.", param=param or None, code=code)
+
+
+def telling_error(fault: ValidationError) -> ErrorDetails:
+    """Of the first field's errors (one for each branch of a union), the one that says most.
+
+    That is a right type with a wrong value before a wrong type, then the deepest.
+    """
+    errors = fault.errors(include_url=False, include_input=False)
+    first = [error for error in errors if error["loc"][:1] == errors[0]["loc"][:1]]
+    return max(first, key=lambda error: (not error["type"].endswith("_type"), len(error["loc"])))
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

@@ -13,6 +13,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fleetward_api.openai import CODE_PURGED
 from fleetward_engine.outputs import RequestOutput
 from fleetward_engine.server.errors import ApiError, server_fault, unavailable
 from fleetward_engine.server.generation import Generation
@@ -123,8 +124,8 @@ def _check(output: RequestOutput) -> None:
     if output.finish_reason == "error":
         raise server_fault(output.error or "The engine failed this request.", code="engine_error")
     if output.finish_reason == "abort":
-        message = "The request was aborted: its cache scope is being deleted, or the engine stops."
-        raise unavailable(message, code="aborted")
+        message = "The request was aborted: the cache of its scope is being deleted."
+        raise unavailable(message, code=CODE_PURGED)
 
 
 async def _until_gone(serve: Awaitable[None], receive: Receive) -> None:

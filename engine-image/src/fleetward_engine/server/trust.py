@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetward_api.errors import KeyMalformed
 from fleetward_api.keys import SealingPublicKey, VerifyKey
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class TrustStore:
                 return
             self._trust = read_trust(self._folder)
             self._stamp = stamp
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, KeyMalformed) as fault:
             if str(fault) != self._fault:
                 logger.warning("cannot read the trust folder: %s", fault)
             self._fault = str(fault)
@@ -80,7 +81,7 @@ def read_trust(folder: Path) -> Trust:
 
     Raises:
         OSError: a file is missing.
-        ValueError: a file holds no base64 of 32 raw key bytes.
+        ValueError, KeyMalformed: a file holds no base64 of 32 raw key bytes.
     """
     operator, sealing, gateway = ((folder / name).read_text("ascii").strip() for name in FILES)
     return Trust(

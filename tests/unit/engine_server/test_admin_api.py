@@ -1,0 +1,265 @@
+"""The admin API over real TLS with the certificate pinned, as the operator calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from fleetward_api.admin import (
+    ADMIN_HEADER,
+    WIRE_VERSION_HEADER,
+    AdmissionReply,
+    DrainReply,
+    EvidencePage,
+    MemberState,
+    PurgeOrder,
+    sign_admin_call,
+)
+from fleetward_api.bundle import Deletion
+from fleetward_api.chain_log import ChainHead, chain_fault
+from fleetward_api.floors import Floors
+from fleetward_api.keys import SigningKey
+from fleetward_api.member import open_admission
+from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, receipt_faults
+from fleetward_api.scope import Scope
+from fleetward_api.signed import Signed, verify
+from tests.support.engine_server import POD_UID, RunningEngine, push, running_engine
+from tests.support.eventually import eventually
+
+NONCE = "ab" * 16
+PROMPT = "words enough to fill several blocks of sixteen tokens, and then a few more of them"
+
+
+@pytest_asyncio.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[RunningEngine]:
+    async with running_engine(tmp_path) as running:
+        yield running
+
+
+def order(tenant: str, floor: int, *, uid: str = "purge-1", **fields: Any) -> PurgeOrder:
+    base: dict[str, Any] = {
+        "purge_uid": uid,
+        "scope": Scope(tenant=tenant).to_wire(),
+        "scope_digest": "d" * 64,
+        "floor": floor,
+        "deadline_ms": 20_000,
+    }
+    return PurgeOrder(**{**base, **fields})
+
+
+def receipt_of(engine: RunningEngine, answer: httpx.Response) -> Receipt:
+    assert answer.status_code == 200, answer.text
+    signed = Signed[Receipt].model_validate_json(answer.content)
+    assert engine.assembly.member is not None
+    key = engine.assembly.member.keys.receipt_key.verify_key
+    return verify(signed, key, domain=RECEIPT_DOMAIN)
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+async def test_admission_proves_who_answered(engine: RunningEngine) -> None:
+    answer = await engine.raw_admin("GET", f"/admission?nonce={NONCE}")
+    reply = AdmissionReply.model_validate_json(answer.content)
+    assert engine.assembly.member is not None
+    proof = open_admission(
+        reply,
+        sealing=engine.keys.sealing,
+        nonce=NONCE,
+        peer_certificate_der=ssl.PEM_cert_to_DER_cert(
+            engine.assembly.member.keys.certificate_pem.decode()
+        ),
+        expected_pod_uid=POD_UID,
+    )
+    assert proof.token == "service-account-token"
+    assert code_of(await engine.raw_admin("GET", "/admission?nonce=zz")) == (400, "bad_nonce")
+
+
+async def test_calls_are_signed_for_this_pod_this_path_once(engine: RunningEngine) -> None:
+    assert code_of(await engine.raw_admin("GET", "/state")) == (401, "missing")
+    refusals: dict[str, dict[str, Any]] = {
+        "forged": {"key": SigningKey.generate()},
+        "wrong_pod": {"pod_uid": "another"},
+        "wrong_call": {"path": "/evidence"},
+        "stale": {"now": time.time() - 3600},
+    }
+    for code, call in refusals.items():
+        assert code_of(await engine.admin("GET", "/state", **call)) == (401, code)
+    again = {"request_id": uuid.uuid4().hex}
+    assert (await engine.admin("GET", "/state", **again)).status_code == 200
+    assert code_of(await engine.admin("GET", "/state", **again)) == (401, "replayed")
+    assert code_of(await engine.raw_admin("GET", "/nope")) == (404, "unknown_call")
+
+
+async def test_an_unknown_wire_version_is_told_those_spoken(engine: RunningEngine) -> None:
+    header = sign_admin_call(
+        method="GET", path="/state", body=b"", pod_uid=POD_UID, key=engine.keys.operator,
+        now=time.time(), request_id="v",
+    )  # fmt: skip
+    headers = {ADMIN_HEADER: header, WIRE_VERSION_HEADER: "99"}
+    answer = await engine.raw_admin("GET", "/state", headers=headers)
+    assert code_of(answer) == (400, "unknown_wire_version")
+    assert "1" in answer.json()["error"]["message"]
+
+
+async def test_bundles_only_go_forward(engine: RunningEngine) -> None:
+    newer = push(5, secret=None, floors=Floors(version=2, tenants={"a": 2}))
+    ack = await engine.admin("PUT", "/policy", newer)
+    assert ack.json()["generation"] == 5
+    assert ack.json()["floorsVersion"] == 2
+    assert (await engine.admin("PUT", "/policy", newer)).content == ack.content
+    assert code_of(await engine.admin("PUT", "/policy", push(4))) == (409, "stale_generation")
+    other = push(5, secret=None, floors=Floors(version=9))
+    assert code_of(await engine.admin("PUT", "/policy", other)) == (409, "generation_conflict")
+    unknown = push(6, secret=None, epoch=2)
+    assert code_of(await engine.admin("PUT", "/policy", unknown)) == (400, "epoch_missing")
+    users = push(6, isolation="User")
+    assert code_of(await engine.admin("PUT", "/policy", users)) == (400, "unsupported_isolation")
+    assert code_of(await engine.admin("PUT", "/policy", newer.bundle)) == (400, "invalid_body")
+    state = MemberState.model_validate_json((await engine.admin("GET", "/state")).content)
+    assert (state.bundle_generation, state.bundle_digest) == (5, newer.bundle.digest)
+    assert state.model is not None
+    assert state.model.runner == "simulated"
+    assert state.kv_blocks_total == 512
+
+
+async def test_a_purge_removes_one_tenant_and_says_so_once(engine: RunningEngine) -> None:
+    for tenant in ("a", "b"):
+        await engine.cached_tokens(PROMPT, tenant=tenant)
+        assert await engine.cached_tokens(PROMPT, tenant=tenant) > 0
+    raised = push(2, secret=None, floors=Floors(version=1, tenants={"a": 1}))
+    assert (await engine.admin("PUT", "/policy", raised)).status_code == 200
+    answers = await asyncio.gather(
+        *(engine.admin("POST", "/purge", order("a", 1)) for _ in range(3))
+    )
+    assert len({answer.content for answer in answers}) == 1
+    receipt = receipt_of(engine, answers[0])
+    assert receipt_faults(receipt) == []
+    assert receipt.removed > 0
+    assert receipt.probes == receipt.removed
+    assert {tier.tier: tier.method for tier in receipt.tiers} == {
+        "index": "dropped", "device": "overwritten",
+    }  # fmt: skip
+    assert await engine.cached_tokens(PROMPT, tenant="a", floor=1) == 0
+    assert await engine.cached_tokens(PROMPT, tenant="a", floor=1) > 0
+    assert await engine.cached_tokens(PROMPT, tenant="b") > 0
+    again = await engine.admin("POST", "/purge", order("a", 1))
+    assert again.content == answers[0].content
+
+
+async def test_a_purge_of_nothing_is_complete_with_zeros(engine: RunningEngine) -> None:
+    receipt = receipt_of(engine, await engine.admin("POST", "/purge", order("nobody", 1)))
+    assert receipt_faults(receipt) == []
+    assert (receipt.removed, receipt.inserted, receipt.recount) == (0, 0, 0)
+    assert all(tier.method == "none" for tier in receipt.tiers)
+
+
+async def test_an_order_is_not_mistaken_for_another(engine: RunningEngine) -> None:
+    receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+    answer = await engine.admin("POST", "/purge", order("b", 1))
+    assert code_of(answer) == (409, "purge_conflict")
+    finer = order("a", 1, uid="p2", scope=Scope(tenant="a", user="u").to_wire())
+    assert code_of(await engine.admin("POST", "/purge", finer)) == (400, "unsupported_scope")
+
+
+async def test_a_build_that_removes_nothing_owns_up(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await engine.cached_tokens(PROMPT, tenant="a")
+    monkeypatch.setattr(
+        "fleetward_engine.prefix_index.PrefixIndex.remove_below", lambda *_arguments: []
+    )
+    receipt = receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+    assert receipt.recount > 0
+    assert receipt_faults(receipt)
+
+
+@pytest.mark.parametrize("in_flight", ["Finish", "Abort"])
+async def test_requests_in_flight_finish_or_abort_and_leave_nothing(
+    tmp_path: Path, in_flight: Any
+) -> None:
+    policy = push(deletion=Deletion(in_flight=in_flight))
+    async with running_engine(tmp_path, policy=policy, step_ms=5.0) as engine:
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 60}
+        running = asyncio.create_task(engine.chat(body, tenant="a"))
+        other = asyncio.create_task(engine.chat(body, tenant="b"))
+        await eventually(lambda: engine.stats.running == 2)
+        floors = Floors(version=1, tenants={"a": 1})
+        raised = push(2, secret=None, floors=floors, deletion=policy.bundle.deletion)
+        assert (await engine.admin("PUT", "/policy", raised)).status_code == 200
+        answer = await engine.admin("POST", "/purge", order("a", 1, in_flight=in_flight))
+        receipt = receipt_of(engine, answer)
+        assert receipt_faults(receipt) == []
+        finished, aborted = (1, 0) if in_flight == "Finish" else (0, 1)
+        assert (receipt.in_flight_finished, receipt.in_flight_aborted) == (finished, aborted)
+        status = (await running).status_code
+        assert status == (200 if in_flight == "Finish" else 503)
+        assert (await other).status_code == 200
+        assert await engine.cached_tokens(PROMPT, tenant="a", floor=1) == 0
+        assert await engine.cached_tokens(PROMPT, tenant="b") > 0
+
+
+async def test_a_deadline_aborts_what_does_not_finish(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, step_ms=20.0) as engine:
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1500}
+        running = asyncio.create_task(engine.chat(body, tenant="a"))
+        await eventually(lambda: engine.stats.running == 1)
+        receipt = receipt_of(
+            engine, await engine.admin("POST", "/purge", order("a", 1, deadline_ms=500))
+        )
+        assert (receipt.in_flight_finished, receipt.in_flight_aborted) == (0, 1)
+        assert receipt_faults(receipt) == []
+        assert (await running).json()["error"]["code"] == "purged"
+
+
+async def test_evidence_pages_lead_to_the_head(engine: RunningEngine) -> None:
+    receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+    everything = EvidencePage.model_validate_json(
+        (await engine.admin("GET", "/evidence?since=0")).content
+    )
+    assert [record.kind for record in everything.records] == ["started", "policy", "purge"]
+    assert chain_fault(everything.records, after=ChainHead(), head=everything.head) is None
+    rest = EvidencePage.model_validate_json(
+        (await engine.admin("GET", "/evidence?since=2")).content
+    )
+    assert rest.records == everything.records[2:]
+    assert code_of(await engine.admin("GET", "/evidence?since=-1")) == (400, "invalid_since")
+
+
+async def test_drain_turns_readiness_off_and_hands_out_the_log(engine: RunningEngine) -> None:
+    first = DrainReply.model_validate_json((await engine.admin("POST", "/drain")).content)
+    second = DrainReply.model_validate_json((await engine.admin("POST", "/drain")).content)
+    assert first == second
+    assert first.final_segment.records[-1].kind == "draining"
+    ready = await engine.http.get(engine.url + "/ready")
+    assert (ready.status_code, ready.json()["message"]) == (503, "The engine is draining.")
+
+
+async def test_without_a_bundle_nothing_is_served(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, policy=None) as engine:
+        assert (await engine.http.get(engine.url + "/ready")).status_code == 503
+        answer = await engine.chat({"messages": [{"role": "user", "content": "x"}]})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_policy")
+        assert answer.headers["retry-after"] == "1"
+        receipt_of(engine, await engine.admin("POST", "/purge", order("a", 4)))
+        assert (await engine.admin("PUT", "/policy", push())).status_code == 200
+        # The purge's floor holds although the bundle did not know it.
+        await engine.cached_tokens(PROMPT, tenant="a", floor=3)
+        assert await engine.cached_tokens(PROMPT, tenant="a", floor=3) == 0
+
+
+async def test_the_pin_is_worth_something(engine: RunningEngine) -> None:
+    url = f"https://127.0.0.1:{engine.admin_port}/state"
+    async with httpx.AsyncClient() as stranger:
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await stranger.get(url)
