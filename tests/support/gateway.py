@@ -18,9 +18,11 @@ from fleetward_gateway.admission.keyring import KeyHasher
 from fleetward_gateway.cluster.trim import trim_key_secret
 from fleetward_gateway.program import Gateway
 from fleetward_gateway.proxy.upstream import Upstream
+from fleetward_gateway.server.listener import Listener
 from fleetward_gateway.settings import Bounds, Pod, Ports, Settings
 from fleetward_kube import KubeClient
 from fleetward_kube.connection import Connection
+from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine
 
 KEY_A = "sk-tenant-a-0123456789abcdef"
@@ -183,6 +185,18 @@ def settings(folder: Path, bounds: Bounds) -> Settings:
     )
 
 
+async def cut_off(listener: Listener) -> None:
+    """Stop at once; the orderly way, which waits, has a test of its own."""
+    for server in listener.servers:
+        server.close()
+    for connection in list(listener.server_state.connections):
+        connection.transport.abort()
+    running = list(listener.server_state.tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
 @asynccontextmanager
 async def gateway_under_test(folder: Path, **bounds: float) -> AsyncIterator[GatewayUnderTest]:
     """Run a gateway without a cluster behind it."""
@@ -195,12 +209,15 @@ async def gateway_under_test(folder: Path, **bounds: float) -> AsyncIterator[Gat
         gateway = Gateway(config, client, upstream, tls_folder=folder)
         listeners = (gateway.public, gateway.admin, gateway.scrape)
         tasks = [asyncio.create_task(listener.serve()) for listener in listeners]
+        await eventually(lambda: all(listener.started for listener in listeners))
         under_test = GatewayUnderTest(gateway, session)
         under_test.fill()
         try:
             yield under_test
         finally:
             await session.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             for listener in listeners:
-                listener.should_exit = True
-            await asyncio.gather(*tasks)
+                await cut_off(listener)

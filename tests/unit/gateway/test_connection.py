@@ -119,9 +119,12 @@ async def test_what_is_sent_after_a_refusal_is_bounded(
     answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
     assert answer.startswith(b"HTTP/1.1 401")
     with pytest.raises(ConnectionError):
-        async with asyncio.timeout(20):
-            while True:
-                writer.write(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
-                await writer.drain()
-                await asyncio.sleep(0)
+        await asyncio.wait_for(send_for_ever(writer), 20)
     writer.close()
+
+
+async def send_for_ever(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
+        await writer.drain()
+        await asyncio.sleep(0)

@@ -10,6 +10,7 @@ import pytest
 
 from fleetward_api.floors import Floors
 from fleetward_api.identity import verify_identity
+from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine, hangs, replies
 from tests.support.gateway import KEY_A, KEY_B, GatewayUnderTest, tenant
 
@@ -273,9 +274,7 @@ async def test_requests_go_to_the_least_loaded_engine(
     gateway.put_engines(engine, second_engine)
     engine.behaviour = second_engine.behaviour = hangs
     posts = [asyncio.create_task(answered(gateway)) for _ in range(10)]
-    async with asyncio.timeout(20):
-        while len(engine.requests) + len(second_engine.requests) < 10:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(engine.requests) + len(second_engine.requests) == 10)
     assert len(engine.requests) == len(second_engine.requests) == 5
     for post in posts:
         post.cancel()
