@@ -92,7 +92,8 @@ def stream_chat(
                 reader.take(event)
     except httpx.HTTPError as error:
         raise CliError(
-            f"the gateway at {endpoint.url} does not answer ({str(error) or type(error).__name__}): "
+            f"the gateway at {endpoint.url} does not answer "
+            f"({str(error) or type(error).__name__}): "
             "check --url (or FLEETWARD_URL) and that the release runs"
         ) from error
     return reader.finish(request_id=request_id)

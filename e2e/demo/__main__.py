@@ -1,0 +1,97 @@
+"""Command line: ``python -m e2e.demo up | redeploy``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from e2e.cluster.binaries import ensure_binaries
+from e2e.cluster.debian import check_machine, ensure_packages, observe_machine
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.steps import Steps
+from e2e.cluster.up import up as cluster_up
+from e2e.demo.keys import MODEL, apply_keys, read_or_make_keys, write_env
+from e2e.demo.place import Place, find_place
+from e2e.demo.release import deploy
+from e2e.demo.story import tell_story
+from e2e.demo.waiting import wait_service
+from e2e.images import ImageSet, build_images, load_images
+from e2e.images.base import ensure_programs
+from fleetward_api.errors import FleetwardError
+
+NAMESPACE = "quickstart"
+NEXT = """
+What to try next:
+  source .local/env                                 # the cluster, the gateway, the model, two keys
+  .venv/bin/fleetward chat "Tell me about tides."   # as tenant A; for B: --key "$FLEETWARD_KEY_B"
+  .venv/bin/fleetward status
+  kubectl -n quickstart edit cachepolicies.fleetward.io careful   # in force without a restart
+  kubectl create -f examples/purge.yaml             # then: fleetward evidence verify --purge NAME
+  make redeploy                                     # after a change of our code
+  make down                                         # leaves nothing behind
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 all is as it should be, 1 it is not (with a sentence on stderr)."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
+    parser.add_argument("command", choices=["up", "redeploy"])
+    command = parser.parse_args(argv).command
+    place = find_place(steps=Steps())
+    try:
+        if command == "up":
+            up(place)
+        else:
+            redeploy(place)
+    except (ClusterError, FleetwardError) as error:
+        print(f"demo {command}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def up(place: Place) -> None:
+    """Start whatever does not run, apply the quickstart, tell the story."""
+    images = start_cluster_and_build(place)
+    load_images(images, steps=place.steps)
+    with place.steps.step("chart: install or upgrade, until operator and gateway are ready"):
+        deploy(place, images)
+    keys = read_or_make_keys(place.env_file)
+    write_env(place, keys)
+    with place.steps.step("quickstart: tenants, policy and service, until it is Ready"):
+        apply_keys(place, keys)
+        place.kubectl("apply", "-f", str(place.examples / "namespace.yaml"))
+        place.kubectl("apply", "-f", str(place.examples))
+        wait_service(place, NAMESPACE, MODEL, image=images.engine)
+    tell_story(place, keys)
+    place.steps.tell(NEXT)
+    place.steps.total("everything is up")
+
+
+def start_cluster_and_build(place: Place) -> ImageSet:
+    """Cluster and images at the same time: compiling and downloading overlap well."""
+    check_machine(observe_machine(place.settings))
+    # Debian packages first: both need some, and apt serves one caller at a time.
+    ensure_packages(place.settings, steps=place.steps)
+    ensure_programs(place.settings.environment["PATH"], steps=place.steps)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        cluster = pool.submit(cluster_up, place.paths, place.settings, steps=place.steps)
+        images = build_images(steps=place.steps)
+        cluster.result()
+    return images
+
+
+def redeploy(place: Place) -> None:
+    """Build, import and roll out a change of our code; the service is Ready again at the end."""
+    ensure_binaries(place.settings, steps=place.steps)
+    images = build_images(steps=place.steps)
+    load_images(images, steps=place.steps)
+    with place.steps.step("chart: upgrade, until operator and gateway are ready"):
+        deploy(place, images)
+    with place.steps.step("service: until every replica runs the new image"):
+        wait_service(place, NAMESPACE, MODEL, image=images.engine)
+    place.steps.total("redeployed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Where the demo finds its programs and keeps its files."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster.binaries import ensure_binaries
+from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.paths import Paths, cluster_paths
+from e2e.cluster.settings import Settings, read_settings
+from e2e.cluster.steps import Steps
+
+RELEASE_NAMESPACE = "fleetward-system"
+KEY_NAMESPACE = "fleetward-keys"
+GATEWAY_PORT = 30080
+GATEWAY_URL = f"http://127.0.0.1:{GATEWAY_PORT}"
+
+
+class DemoError(ClusterError):
+    """A part of the story is not as it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The running cluster of this checkout, as commands reach it."""
+
+    paths: Paths
+    settings: Settings
+    steps: Steps
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Leads kubectl, helm and our command line to the local cluster and to no other."""
+        return {**self.settings.environment, "KUBECONFIG": str(self.paths.admin_kubeconfig)}
+
+    @property
+    def env_file(self) -> Path:
+        """What a shell sources to talk to the demo."""
+        return self.paths.checkout / ".local" / "env"
+
+    @property
+    def examples(self) -> Path:
+        return self.paths.checkout / "examples" / "quickstart"
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl and return what it printed."""
+        argv = [str(self.paths.bin / "kubectl"), *words]
+        return run(argv, environment=self.environment, stdin=stdin)
+
+    def helm(self, *words: str) -> str:
+        """Run helm and return what it printed."""
+        helm = ensure_binaries(self.settings, steps=self.steps).helm
+        return run([str(helm), *words], environment=self.environment)
+
+    def show(self, argv: Sequence[str], *, shown_as: str) -> int:
+        """Run a command before the reader's eyes, under the line that they would type."""
+        self.steps.tell(f"\n  $ {shown_as}")
+        return subprocess.run(argv, env=dict(self.environment), check=False).returncode
+
+
+def find_place(*, steps: Steps, environ: Mapping[str, str] | None = None) -> Place:
+    """This checkout's cluster; nothing is started or asked."""
+    settings = read_settings(environ)
+    return Place(paths=cluster_paths(settings), settings=settings, steps=steps)
+
+
+def quoted(argv: Sequence[str]) -> str:
+    """A command as a person would type it."""
+    return shlex.join(argv)
