@@ -76,8 +76,7 @@ class _Reading:
     at: int = 0
     last_digest: str = GENESIS
     stage: int = -1
-    key: VerifyKey | None = None
-    header: Header | None = None
+    anchor: tuple[Header, VerifyKey] | None = None
     footer: Footer | None = None
     members: dict[str, tuple[int, Member]] = field(default_factory=dict)
     outcomes: dict[str, tuple[int, Outcome]] = field(default_factory=dict)
@@ -137,12 +136,9 @@ def _read_line(line: bytes, reading: _Reading) -> None:
     except CanonicalError as fault:
         raise reading.bad(str(fault)) from fault
     record = signed.payload
-    if isinstance(record.body, Header) and reading.key is None:
-        _take_key(record.body, reading)
-    if reading.key is None:
-        raise reading.bad("the file does not begin with a header")
+    header, key = _anchor(record, reading)
     try:
-        verify(signed, reading.key, domain=EVIDENCE_DOMAIN)
+        verify(signed, key, domain=EVIDENCE_DOMAIN)
     except SignatureInvalid as fault:
         raise reading.bad(str(fault)) from fault
     if record.sequence != reading.at:
@@ -150,18 +146,27 @@ def _read_line(line: bytes, reading: _Reading) -> None:
     if record.previous != reading.last_digest:
         raise reading.bad("it does not follow the record before it")
     _check_stage(record, reading)
-    _take(record, reading)
+    _take(record, reading, header=header)
     reading.last_digest = digest(line[:-1])
 
 
-def _take_key(header: Header, reading: _Reading) -> None:
+def _anchor(record: EvidenceRecord, reading: _Reading) -> tuple[Header, VerifyKey]:
+    """Return the header and the key that the whole file rests on; the first record brings them."""
+    if reading.anchor is None:
+        if not isinstance(record.body, Header):
+            raise reading.bad("the file does not begin with a header")
+        reading.anchor = (record.body, _operator_key(record.body, reading))
+    return reading.anchor
+
+
+def _operator_key(header: Header, reading: _Reading) -> VerifyKey:
     try:
         key = VerifyKey.from_b64(header.operator_key)
     except KeyMalformed as fault:
         raise reading.bad(f"the operator's key: {fault}") from fault
     if reading.fingerprint is not None and key.fingerprint != reading.fingerprint:
         raise reading.bad(f"signed by {key.fingerprint}, pinned is {reading.fingerprint}")
-    reading.key = key
+    return key
 
 
 def _check_stage(record: EvidenceRecord, reading: _Reading) -> None:
@@ -172,7 +177,7 @@ def _check_stage(record: EvidenceRecord, reading: _Reading) -> None:
     reading.stage = stage
 
 
-def _take(record: EvidenceRecord, reading: _Reading) -> None:
+def _take(record: EvidenceRecord, reading: _Reading, *, header: Header) -> None:
     body = record.body
     match body:
         case Header():
@@ -181,7 +186,7 @@ def _take(record: EvidenceRecord, reading: _Reading) -> None:
             _take_member(body, reading)
         case ReceiptRecord():
             _take_outcome(body.receipt.payload.pod_uid, body, reading)
-            _take_receipt(body.receipt, reading)
+            _take_receipt(body.receipt, reading, header=header)
         case Dead():
             _take_outcome(body.pod_uid, body, reading)
         case Unproved():
@@ -192,7 +197,6 @@ def _take(record: EvidenceRecord, reading: _Reading) -> None:
 
 
 def _take_header(header: Header, reading: _Reading) -> None:
-    reading.header = header
     if header.wire_version != 1:
         raise reading.bad(f"evidence version {header.wire_version} is not known here")
     if header.sequence != header.previous.sequence + 1:
@@ -239,12 +243,10 @@ def _take_outcome(pod_uid: str, outcome: Outcome, reading: _Reading) -> None:
     reading.outcomes[pod_uid] = (reading.at, outcome)
 
 
-def _take_receipt(signed: Signed[Receipt], reading: _Reading) -> None:
+def _take_receipt(signed: Signed[Receipt], reading: _Reading, *, header: Header) -> None:
     receipt = signed.payload
     _, member = reading.members[receipt.pod_uid]
-    if reading.header is None:
-        raise reading.bad("a receipt before the header")
-    why = receipt_fault(signed, member=member, header=reading.header)
+    why = receipt_fault(signed, member=member, header=header)
     if why is not None:
         raise reading.bad(why)
     for fault in receipt_faults(receipt):
@@ -278,7 +280,7 @@ def _check_end(reading: _Reading) -> Footer:
 
 def _summary(footer: Footer, reading: _Reading, *, pinned: bool) -> str:
     totals = footer.totals
-    uid = reading.header.purge_uid if reading.header else ""
+    uid = reading.anchor[0].purge_uid if reading.anchor else ""
     standing = "signed by the pinned key" if pinned else f"{CONSISTENT}, no key was pinned"
     return (
         f"purge {uid} {footer.phase}: {totals.members} members, {totals.receipts} receipts, "

@@ -64,8 +64,7 @@ class Floors(WireModel):
         A finer scope is also raised above its tenant's floor, so that a number dropped by
         `compacted` is never given out again.
         """
-        base = 0 if scope.kind == "tenant" else self.tenants.get(scope.tenant, 0)
-        floor = max(self.floor_of(scope), base) + 1
+        floor = max(self.floor_of(scope), self.tenants.get(scope.tenant, 0)) + 1
         grown = {**self._map(scope), floor_key(scope): floor}
         return self.model_copy(update={_FIELD[scope.kind]: grown, "version": self.version + 1})
 

@@ -98,6 +98,11 @@ def test_every_changed_character_is_refused() -> None:
         assert _code(HEADER[:at] + new + HEADER[at + 1 :]) in {"malformed", "forged"}
 
 
+def test_a_header_that_is_too_long_is_not_even_decoded() -> None:
+    with pytest.raises(AdminError, match="too long"):
+        _verify("é" * 9000)
+
+
 def test_an_envelope_with_a_field_more_is_malformed() -> None:
     value = json.loads(base64.urlsafe_b64decode(HEADER + "=" * (-len(HEADER) % 4)))
     longer = canonical_bytes({**value, "note": "x"})

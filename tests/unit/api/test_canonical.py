@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -109,8 +110,24 @@ def test_every_other_spelling_is_refused(spelling: bytes) -> None:
         parse_canonical(spelling)
 
 
+def test_a_key_named_twice_is_named() -> None:
+    with pytest.raises(CanonicalError, match="a key twice"):
+        parse_canonical(b'{"a":1,"a":2}')
+
+
 @pytest.mark.parametrize(
-    "value", [1.0, float("nan"), {1: "a"}, {"a": {2}}, b"raw", 2**63, -(2**63) - 1, "\ud800"]
+    "value",
+    [
+        1.0,
+        float("nan"),
+        {1: "a"},
+        {"a": {2}},
+        MappingProxyType({}),
+        b"raw",
+        2**63,
+        -(2**63) - 1,
+        "\ud800",
+    ],
 )
 def test_what_json_cannot_say_once_is_refused(value: Any) -> None:
     with pytest.raises(CanonicalError):

@@ -145,6 +145,12 @@ def test_every_changed_byte_and_every_cut_of_a_sealed_message_is_caught() -> Non
             SEALING.open(sealed[:at])
 
 
+@pytest.mark.parametrize("sealed", [b"", b"\x01" * 48, b"\x02" + SEALING.public.seal(b"x")[1:]])
+def test_a_seal_cut_short_or_of_another_version_is_named(sealed: bytes) -> None:
+    with pytest.raises(SealInvalid, match="cut short or of an unknown version"):
+        SEALING.open(sealed)
+
+
 def test_a_sealing_key_of_small_order_seals_nothing() -> None:
     nothing = SealingPublicKey.from_b64(base64.b64encode(b"\0" * 32).decode())
     with pytest.raises(KeyMalformed, match="small order"):

@@ -66,6 +66,7 @@ def test_the_purposes_of_digests_are_apart() -> None:
         scope_digest(KEY, Scope("acme", user="x")),
     }
     assert len(digests) == 4
+    assert document_tag_digest(KEY, "acme", "x") != document_tag_digest(KEY, "acme", "y")
 
 
 def test_permission_scopes_are_a_set() -> None:
