@@ -22,20 +22,20 @@ from tests.support.raw_api import RawApi
 from tests.support.strategies import changed_specs, manifest
 
 PREFIX = "/apis/fleetward.io/v1alpha1"
-PLANS: tuple[tuple[type[Resource], str, int], ...] = (
-    (InferenceService, f"{PREFIX}/namespaces/default/inferenceservices", 1800),
-    (CachePolicy, f"{PREFIX}/namespaces/default/cachepolicies", 700),
-    (Tenant, f"{PREFIX}/tenants", 500),
-    (CachePurge, f"{PREFIX}/cachepurges", 400),
+PLANS: tuple[tuple[type[Resource], str, int, int], ...] = (
+    (InferenceService, f"{PREFIX}/namespaces/default/inferenceservices", 2300, 1550),
+    (CachePolicy, f"{PREFIX}/namespaces/default/cachepolicies", 1100, 650),
+    (Tenant, f"{PREFIX}/tenants", 750, 500),
+    (CachePurge, f"{PREFIX}/cachepurges", 600, 400),
 )
 
 
-def generate(kind: type[Resource], count: int) -> list[dict[str, Any]]:
-    """The same specs on every run: as many as asked, each once."""
+def generate(kind: type[Resource], drawn: int) -> list[dict[str, Any]]:
+    """The same specs on every run, each once."""
     found: dict[str, dict[str, Any]] = {}
 
     @settings(
-        max_examples=count,
+        max_examples=drawn,
         derandomize=True,
         database=None,
         deadline=None,
@@ -59,15 +59,18 @@ def words_of_pydantic(kind: type[Resource], body: dict[str, Any]) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("kind", "path", "count"), PLANS, ids=[plan[0].__name__ for plan in PLANS])
+@pytest.mark.parametrize(
+    ("kind", "path", "drawn", "distinct"), PLANS, ids=[plan[0].__name__ for plan in PLANS]
+)
 async def test_pydantic_and_the_api_server_agree(
     crds_installed: Path,
     kind: type[Resource],
     path: str,
-    count: int,
+    drawn: int,
+    distinct: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    bodies = generate(kind, count)
+    bodies = generate(kind, drawn)
     async with RawApi.connect(crds_installed) as api:
         answers = await api.judge(path, bodies)
     verdicts: Counter[str] = Counter()
@@ -89,4 +92,4 @@ async def test_pydantic_and_the_api_server_agree(
     # Both verdicts must be common, or the agreement would mean little.
     assert verdicts["accepted"] > len(bodies) // 10
     assert len(bodies) - verdicts["accepted"] > len(bodies) // 10
-    assert len(bodies) > count * 3 // 4
+    assert len(bodies) >= distinct
