@@ -18,8 +18,9 @@ async def answers(request: web.Request, body: bytes) -> web.StreamResponse:
 class FakeEngine:
     """`requests` holds headers and body of all that arrived; `left` counts vanished clients."""
 
-    def __init__(self, behaviour: Behaviour = answers) -> None:
+    def __init__(self, behaviour: Behaviour = answers, *, host: str = "127.0.0.1") -> None:
         self.behaviour = behaviour
+        self.host = host
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
@@ -31,7 +32,7 @@ class FakeEngine:
         application.router.add_post("/{path:.*}", self._handle)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        site = web.TCPSite(self._runner, self.host, self.port)
         await site.start()
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
 
@@ -42,7 +43,7 @@ class FakeEngine:
 
     def endpoint(self, uid: str) -> dict[str, Any]:
         return {
-            "addresses": ["127.0.0.1"],
+            "addresses": [self.host],
             "conditions": {"ready": True},
             "targetRef": {"kind": "Pod", "uid": uid},
         }

@@ -61,7 +61,10 @@ class RawApi:
             data=None if body is None else json.dumps(body),
             headers={"Content-Type": _content_type(method)},
         ) as reply:
-            return Answer(reply.status, await reply.json())
+            text = await reply.text()
+            # A group that is not served yet is answered in plain text.
+            is_json = reply.content_type == "application/json"
+            return Answer(reply.status, json.loads(text) if is_json else {"message": text})
 
     async def judge(self, path: str, manifests: Sequence[object]) -> list[Answer]:
         """What the API server says to creating each, with strict field validation, as a dry run."""
