@@ -70,16 +70,21 @@ class GgufFile:
         """A metadata list of whole numbers."""
         return [int(item) for item in self._typed(key, list, None)]
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """A tensor's row-major shape. Raises `ModelUnsupported` where there is none."""
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            raise ModelUnsupported(f"{self.path.name} has no tensor {name!r}")
+        return tuple(int(size) for size in reversed(tensor.shape))
+
     def tensor(self, name: str) -> FloatArray:
         """A tensor, dequantised, in the row-major shape that torch uses.
 
         Raises:
             ModelUnsupported: the file has no such tensor, or holds it in an unknown format.
         """
-        tensor = self._tensors.get(name)
-        if tensor is None:
-            raise ModelUnsupported(f"{self.path.name} has no tensor {name!r}")
-        shape = tuple(int(size) for size in reversed(tensor.shape))
+        shape = self.shape(name)
+        tensor = self._tensors[name]
         if tensor.tensor_type == GGMLQuantizationType.F64:
             return np.asarray(tensor.data, dtype=np.float64).reshape(shape)
         try:

@@ -75,7 +75,7 @@ def read_config(file: GgufFile) -> LlamaConfig:
         num_heads=heads,
         num_kv_heads=file.integer("llama.attention.head_count_kv", heads),
         head_dim=file.integer("llama.attention.key_length", hidden // heads),
-        vocab_size=len(file.strings("tokenizer.ggml.tokens")),
+        vocab_size=file.shape("token_embd.weight")[0],
         max_model_len=file.integer("llama.context_length"),
         rope_theta=file.number("llama.rope.freq_base", 10_000.0),
         rms_norm_eps=file.number("llama.attention.layer_norm_rms_epsilon"),
