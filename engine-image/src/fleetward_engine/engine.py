@@ -177,6 +177,19 @@ class Engine:
             removed_keys=purged.keys,
         )
 
+    def overwrite(self, scope: Scope, floor: int, *, limit_bytes: int) -> tuple[int, int]:
+        """Overwrite some of the scope's unused blocks from below the floor, at least one.
+
+        After a `purge` without scrub, so that overwriting much memory can be spread over steps.
+
+        Returns:
+            Blocks and bytes overwritten now; (0, 0) when no unused one is left.
+        """
+        limit = max(1, limit_bytes // self._runner.block_bytes)
+        blocks = self._kv_cache.scrub_idle(scope, floor, limit=limit)
+        self._overwrite_dirty()
+        return blocks, blocks * self._runner.block_bytes
+
     def probe(self, keys: SequenceOf[bytes]) -> int:
         """How many of these keys the lookup that requests use still finds."""
         return self._kv_cache.probe(keys, self._clock())

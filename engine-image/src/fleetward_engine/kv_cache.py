@@ -148,6 +148,14 @@ class KvCache:
             blocks_in_use=len(owned) - len(idle),
         )
 
+    def scrub_idle(self, scope: Scope, floor: int, *, limit: int) -> int:
+        """Mark up to `limit` unused blocks of the scope for overwriting; returns how many."""
+        owned = self.pool.owned_below(scope, floor)
+        idle = [block for block in owned if self.pool.ref_count(block) == 0][:limit]
+        for block in idle:
+            self.pool.scrub(block)
+        return len(idle)
+
     def probe(self, keys: SequenceOf[bytes], now: float) -> int:
         """How many of these keys the lookup that requests use would still find."""
         return sum(len(self.index.lookup([key], now)) for key in keys)

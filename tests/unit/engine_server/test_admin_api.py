@@ -32,6 +32,7 @@ from fleetward_api.member import open_admission
 from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_api.signed import Signed, verify
+from fleetward_engine.engine import Engine
 from tests.support.engine_server import POD_UID, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
 
@@ -263,3 +264,29 @@ async def test_the_pin_is_worth_something(engine: RunningEngine) -> None:
     async with httpx.AsyncClient() as stranger:
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             await stranger.get(url)
+
+
+async def test_overwriting_lets_other_tenants_decode_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetward_engine.admin.purge.SLICE_BYTES", 1)
+    steps_at_slices: list[int] = []
+    overwrite = Engine.overwrite
+
+    def watched(self: Engine, *arguments: Any, **limits: Any) -> tuple[int, int]:
+        steps_at_slices.append(self.stats().steps)
+        return overwrite(self, *arguments, **limits)
+
+    monkeypatch.setattr(Engine, "overwrite", watched)
+    async with running_engine(tmp_path) as engine:
+        await engine.cached_tokens(PROMPT * 10, tenant="a")
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1900}
+        other = asyncio.create_task(engine.chat(body, tenant="b"))
+        await eventually(lambda: engine.stats.running == 1)
+        receipt = receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+    assert receipt_faults(receipt) == []
+    blocks = next(tier.blocks for tier in receipt.tiers if tier.tier == "device")
+    assert len(steps_at_slices) == blocks + 1 > 20
+    assert steps_at_slices[-1] - steps_at_slices[0] >= blocks // 2

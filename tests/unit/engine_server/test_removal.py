@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +11,14 @@ from fleetward_api.admin import PurgeOrder
 from fleetward_api.chain_log import ChainHead
 from fleetward_api.receipt import Receipt, receipt_faults
 from fleetward_api.scope import Scope
-from fleetward_engine.admin.removal import Removal, Witness, build_receipt, remove
-from fleetward_engine.engine import Engine
+from fleetward_engine.admin.removal import (
+    Findings,
+    Removal,
+    Witness,
+    build_receipt,
+    drop,
+    look_again,
+)
 from fleetward_engine.outputs import PurgeCounts, ScopeCounts
 
 SCOPE = Scope(tenant="a")
@@ -25,10 +33,13 @@ class Books:
         self.removed = 0
         self.inserted = below + above + gone
         self.works = True
+        self.overwrites = True
+        self.dirty = 0
 
     def purge(self, _scope: Scope, _floor: int, *, scrub: bool) -> PurgeCounts:
         taken = self.below if self.works else 0
         self.below -= taken
+        self.dirty += 0 if self.overwrites else taken
         self.removed += taken
         counts = ScopeCounts(
             inserted=self.inserted,
@@ -39,21 +50,25 @@ class Books:
         )
         keys = tuple(bytes([number]) for number in range(taken))
         return PurgeCounts(
-            index_entries=taken, blocks=taken if scrub else 0, bytes=taken * 8 if scrub else 0,
-            blocks_in_use=0, counts=counts, removed_keys=keys,
-        )  # fmt: skip
+            index_entries=taken,
+            blocks=0,
+            bytes=0,
+            blocks_in_use=0,
+            counts=counts,
+            removed_keys=keys,
+        )
 
     def recount(self, _scope: Scope, _floor: int) -> int:
         return self.below
 
     def residue(self, _scope: Scope, _floor: int) -> int:
-        return self.below
+        return self.dirty
 
     def probe(self, _keys: tuple[bytes, ...]) -> int:
         return 0
 
 
-def receipt(removal: Removal) -> Receipt:
+def receipt(removal: Removal, findings: Findings) -> Receipt:
     order = PurgeOrder(
         purge_uid="u", scope=SCOPE.to_wire(), scope_digest="d" * 64, floor=1, deadline_ms=1
     )
@@ -63,36 +78,41 @@ def receipt(removal: Removal) -> Receipt:
         after=ChainHead(sequence=2, digest="sha256:" + "2" * 64),
         started_at=0, finished_at=1, versions={},
     )  # fmt: skip
-    return build_receipt(order, removal, witness)
+    return build_receipt(order, removal, findings, witness)
 
 
-def removal_of(books: Books, *, scrub: bool = True) -> Removal:
-    engine: Engine = books  # type: ignore[assignment]
-    return remove(engine, SCOPE, 1, scrub=scrub)
+def receipt_of(books: Books) -> Receipt:
+    engine: Any = books
+    return receipt(drop(engine, SCOPE, 1), found(books))
 
 
-@given(below=small, above=small, gone=small, more=small, scrub=st.booleans())
+def found(books: Books, keys: tuple[bytes, ...] = (b"k",)) -> Findings:
+    engine: Any = books
+    return look_again(engine, SCOPE, 1, keys=keys, scrub=True)
+
+
+@given(below=small, above=small, gone=small, more=small)
 def test_an_honest_removal_adds_up_also_in_two_passes(
-    below: int, above: int, gone: int, more: int, scrub: bool
+    below: int, above: int, gone: int, more: int
 ) -> None:
     books = Books(below=below, above=above, gone=gone)
-    first = removal_of(books, scrub=scrub)
-    assert receipt_faults(receipt(first)) == []
-    assert first.entries == below
+    engine: Any = books
+    first = drop(engine, SCOPE, 1)
+    assert receipt_faults(receipt(first, found(books, first.keys))) == []
+    assert (first.entries, len(first.keys)) == (below, below)
     books.below += more
     books.inserted += more
-    whole = first.then(removal_of(books, scrub=scrub))
+    whole = first.then(drop(engine, SCOPE, 1))
     assert whole.entries == below + more
-    assert receipt_faults(receipt(whole)) == []
-    later = removal_of(books, scrub=scrub)
-    assert (later.entries, receipt_faults(receipt(later))) == (0, [])
+    assert receipt_faults(receipt(whole, found(books, whole.keys))) == []
+    assert receipt_faults(receipt_of(books)) == []
 
 
 @given(below=st.integers(1, 50), above=small, gone=small)
 def test_a_removal_that_is_switched_off_never_adds_up(below: int, above: int, gone: int) -> None:
     books = Books(below=below, above=above, gone=gone)
     books.works = False
-    faults = receipt_faults(receipt(removal_of(books)))
+    faults = receipt_faults(receipt_of(books))
     assert any("recount" in fault for fault in faults)
     assert any("inserted minus evicted" in fault for fault in faults)
 
@@ -101,4 +121,12 @@ def test_a_removal_that_is_switched_off_never_adds_up(below: int, above: int, go
 def test_entries_that_left_without_being_counted_are_reported(below: int, lost: int) -> None:
     books = Books(below=below, above=0, gone=0)
     books.inserted += lost
-    assert receipt_faults(receipt(removal_of(books)))
+    assert receipt_faults(receipt_of(books))
+
+
+def test_bytes_that_were_not_overwritten_are_reported() -> None:
+    books = Books(below=3, above=0, gone=0)
+    books.overwrites = False
+    assert receipt_faults(receipt_of(books)) == [
+        "a recount still found 3 entries of the scope",
+    ]

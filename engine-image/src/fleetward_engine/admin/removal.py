@@ -1,8 +1,8 @@
-"""What a purge did inside the engine, and the receipt that says so. Pure but for `remove`."""
+"""What a purge did inside the engine, and the receipt that says so."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetward_api.admin import PurgeOrder
 from fleetward_api.chain_log import ChainHead
@@ -13,59 +13,74 @@ from fleetward_engine.engine import Engine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """Counts of one pass, or of several added up.
+    """What was taken out, in one pass or in several added up.
 
-    ``held`` is what the books said before: entries of the scope below the floor, by inserts minus
-    departures. ``recount`` is what scans still found afterwards: index entries and, where bytes
-    were to be overwritten, blocks that still carry them.
+    ``inserted`` and ``departed`` are the scope's books before: index entries below the floor ever
+    counted in, and those counted out by eviction, expiry or an earlier purge.
     """
 
     inserted: int = 0
     departed: int = 0
+    keys: tuple[bytes, ...] = ()
     entries: int = 0
     blocks: int = 0
     bytes: int = 0
-    blocks_in_use: int = 0
+
+    def then(self, later: Removal) -> Removal:
+        """This pass and a later one as one, with the books as they were before both."""
+        return Removal(
+            inserted=later.inserted,
+            departed=later.departed - self.entries,
+            keys=self.keys + later.keys,
+            entries=self.entries + later.entries,
+            blocks=self.blocks + later.blocks,
+            bytes=self.bytes + later.bytes,
+        )
+
+    def overwrote(self, blocks: int, size: int) -> Removal:
+        """With more blocks (and their bytes) overwritten."""
+        return replace(self, blocks=self.blocks + blocks, bytes=self.bytes + size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What was found when looking again.
+
+    ``probe_hits`` of ``probes`` removed keys went through the lookup that requests use and were
+    still found. ``recount`` is what full scans found: index entries below the floor and, where
+    bytes were to be overwritten, blocks that still carry them.
+    """
+
     probes: int = 0
     probe_hits: int = 0
     recount: int = 0
 
-    def then(self, later: Removal) -> Removal:
-        """This pass and a later one as one: the books are the first's, the last look is last."""
-        return Removal(
-            inserted=later.inserted,
-            departed=later.departed - self.entries,
-            entries=self.entries + later.entries,
-            blocks=self.blocks + later.blocks,
-            bytes=self.bytes + later.bytes,
-            blocks_in_use=later.blocks_in_use,
-            probes=self.probes + later.probes,
-            probe_hits=self.probe_hits + later.probe_hits,
-            recount=later.recount,
-        )
 
+def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
+    """Take the scope's index entries from below the floor out, all between two steps.
 
-def remove(engine: Engine, scope: Scope, floor: int, *, scrub: bool) -> Removal:
-    """Remove, overwrite, probe and count again, all between two steps.
-
-    The probes go through the lookup that requests use. Entries of the scope at or above the floor
-    (requests authorised after it) stay and are left out of the count.
+    Entries at or above the floor (of requests authorised after it) stay and are not counted.
     """
-    purged = engine.purge(scope, floor, scrub=scrub)
-    entries_left = engine.recount(scope, floor)
-    blocks_left = engine.residue(scope, floor) if scrub else 0
+    purged = engine.purge(scope, floor, scrub=False)
     counts = purged.counts
-    above = counts.resident - entries_left
+    above = counts.resident - engine.recount(scope, floor)
     return Removal(
         inserted=counts.inserted - above,
         departed=counts.evicted + counts.expired + counts.removed - purged.index_entries,
+        keys=purged.removed_keys,
         entries=purged.index_entries,
-        blocks=purged.blocks,
-        bytes=purged.bytes,
-        blocks_in_use=purged.blocks_in_use,
-        probes=len(purged.removed_keys),
-        probe_hits=engine.probe(purged.removed_keys),
-        recount=entries_left + blocks_left,
+    )
+
+
+def look_again(
+    engine: Engine, scope: Scope, floor: int, *, keys: tuple[bytes, ...], scrub: bool
+) -> Findings:
+    """Probe the removed keys, scan the index and, after a scrub, the owners of all blocks."""
+    residue = engine.residue(scope, floor) if scrub else 0
+    return Findings(
+        probes=len(keys),
+        probe_hits=engine.probe(keys),
+        recount=engine.recount(scope, floor) + residue,
     )
 
 
@@ -85,7 +100,9 @@ class Witness:
     versions: dict[str, str]
 
 
-def build_receipt(order: PurgeOrder, removal: Removal, witness: Witness) -> Receipt:
+def build_receipt(
+    order: PurgeOrder, removal: Removal, findings: Findings, witness: Witness
+) -> Receipt:
     """The receipt, yet to be signed."""
     return Receipt(
         purge_uid=order.purge_uid,
@@ -106,9 +123,9 @@ def build_receipt(order: PurgeOrder, removal: Removal, witness: Witness) -> Rece
         inserted=removal.inserted,
         evicted=removal.departed,
         removed=removal.entries,
-        probes=removal.probes,
-        probe_hits=removal.probe_hits,
-        recount=removal.recount,
+        probes=findings.probes,
+        probe_hits=findings.probe_hits,
+        recount=findings.recount,
         started_at=witness.started_at,
         finished_at=witness.finished_at,
         versions=witness.versions,
