@@ -20,7 +20,9 @@ def find_drift(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Path:
 
     Fields that others added are not drift. Quantities are equal when their amounts are.
     """
-    return _mapping(wanted, live, ())
+    # Which kind it is, is how it was found; the items of a list don't repeat it.
+    owned = {name: value for name, value in wanted.items() if name not in {"apiVersion", "kind"}}
+    return _mapping(owned, live, ())
 
 
 def format_path(path: Path) -> str:

@@ -98,6 +98,6 @@ def _announcements(
     generation = status.cache_policy.bundle_generation if status.cache_policy else None
     fresh = last is None or last.bundle_generation != generation
     flipped = before.get("CachePolicyEnforced")
-    if enforced.reason == "AllAcked" and (fresh or (flipped and flipped.status != "True")):
+    if enforced.reason == "AllAcked" and (fresh or (flipped and flipped.reason != "AllAcked")):
         told.append(policy_enforced(enforced.message))
     return tuple(told)

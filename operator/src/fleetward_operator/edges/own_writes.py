@@ -24,9 +24,11 @@ class OwnWrites:
         """Keep an answer until the watch has caught up with it."""
         self._written[kind, key] = (written, self._clock())
 
-    def forget(self, kind: str, key: str) -> None:
-        """The object was seen to be gone."""
-        self._written.pop((kind, key), None)
+    def saw_deletion(self, kind: str, key: str, uid: str) -> None:
+        """The watch told that this incarnation of an object is gone; a later one is kept."""
+        found = self._written.get((kind, key))
+        if found is not None and found[0]["metadata"].get("uid") == uid:
+            del self._written[kind, key]
 
     def newest(self, kind: str, key: str, watched: KubeObject | None) -> KubeObject | None:
         """The watched copy, or our own newer one."""

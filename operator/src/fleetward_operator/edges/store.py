@@ -13,6 +13,7 @@ from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.manifests.names import GATEWAY_COMPONENT
 
 KubeObject = dict[str, Any]
+Callback = Callable[[str, KubeObject | None, KubeObject | None], None]
 OURS = "app.kubernetes.io/managed-by=fleetward"
 PARTS = "app.kubernetes.io/part-of=fleetward"
 
@@ -78,6 +79,8 @@ class Store:
             client, collection_path("Secret", key_namespace), trim=trim_secret
         )
         self.informers["Pod"].subscribe(self._index_pod)
+        for kind, informer in self.informers.items():
+            informer.subscribe(self._deletions_of(kind))
 
     async def synced(self) -> None:
         """Wait until every kind was listed once."""
@@ -123,11 +126,16 @@ class Store:
         """All pods of ours."""
         return tuple(self._pods.values())
 
-    def subscribe(
-        self, kind: str, callback: Callable[[str, KubeObject | None, KubeObject | None], None]
-    ) -> None:
+    def subscribe(self, kind: str, callback: Callback) -> None:
         """As `Informer.subscribe`."""
         self.informers[kind].subscribe(callback)
+
+    def _deletions_of(self, kind: str) -> Callback:
+        def tell(key: str, old: KubeObject | None, new: KubeObject | None) -> None:
+            if new is None and old is not None:
+                self._own_writes.saw_deletion(kind, key, str(old["metadata"].get("uid", "")))
+
+        return tell
 
     def _index_pod(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
         if old is not None:

@@ -43,9 +43,17 @@ logger = logging.getLogger(__name__)
 
 
 class App:
-    """One replica. `stopped` is set when it must end; `exit_code` says how."""
+    """One replica. `stopped` is set when it must end; `exit_code` says how.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: the environment, read.
+        connect: makes the client of the API server.
+    """
+
+    def __init__(
+        self, settings: Settings, *, connect: Callable[[], KubeClient] = KubeClient.from_environment
+    ) -> None:
+        self._connect = connect
         self.stopped = asyncio.Event()
         self.exit_code = 0
         self.metrics = Metrics()
@@ -61,7 +69,7 @@ class App:
     async def start(self) -> None:
         """Open the client and start every task; returns at once."""
         settings = self._settings
-        client = await self._exits.enter_async_context(KubeClient.from_environment())
+        client = await self._exits.enter_async_context(self._connect())
         own_writes = OwnWrites(time.monotonic)
         self._store = Store(
             client,
