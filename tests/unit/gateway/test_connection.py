@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pytest
 from aiohttp import web
 
 from fleetward_gateway.server import protocol
 from fleetward_gateway.server.protocol import MAX_HEAD_BYTES
+from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine
 from tests.support.gateway import KEY_A, GatewayUnderTest
 
@@ -128,3 +130,13 @@ async def send_for_ever(writer: asyncio.StreamWriter) -> None:
         writer.write(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
         await writer.drain()
         await asyncio.sleep(0)
+
+
+async def test_small_answers_are_not_held_back_by_the_kernel(gateway: GatewayUnderTest) -> None:
+    _reader, writer = await asyncio.open_connection("127.0.0.1", gateway.gateway.public.port)
+    connections = gateway.gateway.public.server_state.connections
+    await eventually(lambda: len(connections) == 1)
+    for connection in connections:
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    writer.close()

@@ -47,9 +47,7 @@ class Listener(uvicorn.Server):
                 ssl_keyfile=key,
             )
         )
-        self._socket = socket.create_server(
-            (host, port), family=_family(host), backlog=2048, reuse_port=False
-        )
+        self._socket = _bound(host, port)
 
     @property
     def port(self) -> int:
@@ -66,5 +64,12 @@ class Listener(uvicorn.Server):
         yield
 
 
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named: asyncio turns Nagle's algorithm off only for such sockets, and
+    # with it on, an answer's body waits 40 ms for the client's delayed acknowledgement.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(2048)
+    return listening
