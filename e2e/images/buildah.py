@@ -31,7 +31,7 @@ class Buildah:
 
     def exists(self, reference: str) -> bool:
         """Whether the storage has an image of this name."""
-        words = ("inspect", "--type", "image", "--format", "ok", reference)
+        words = ("inspect", "--type", "image", "--format", "{{.FromImageID}}", reference)
         return succeeds(self._command(words), environment=self._environment())
 
     def build(
