@@ -7,23 +7,25 @@ with a few places changed, the places and their new values drawn from the printe
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
 from fleetward_api.crd.structural import structural_schema
 from fleetward_api.resources import CachePolicy, CachePurge, InferenceService, Resource, Tenant
-from tests.support.schema_values import values_for
+from tests.support.schema_values import ODD, minimal, typed, values_for
 
-Json = Any
+Json: TypeAlias = Any
+Path: TypeAlias = tuple[str, ...]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
+ENTRY = "[]"
 KINDS: tuple[type[Resource], ...] = (InferenceService, CachePolicy, Tenant, CachePurge)
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
-durations = st.sampled_from(["1ms", "500ms", "1s", "30s", "1m", "10m", "1h30m", "24h", "87600h"])
+durations = st.sampled_from(["1s", "30s", "1000ms", "10m", "10m", "20m", "30m", "1h", "24h"])
 label_keys = st.sampled_from(["team", "example.com/team", "a", "kubernetes.io/arch"])
 label_values = st.sampled_from(["", "a", "red", "x86_64", "v1.2"])
 labels = st.dictionaries(label_keys, label_values, max_size=3)
@@ -39,12 +41,18 @@ def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, An
 
 
 def requirements() -> st.SearchStrategy[Json]:
-    """Label requirements, sometimes with values that do not belong there."""
-    operators = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"])
-    return st.fixed_dictionaries(
-        {"key": label_keys, "operator": operators},
-        optional={"values": st.lists(label_values, max_size=2)},
+    """Label requirements."""
+    comparing = st.fixed_dictionaries(
+        {
+            "key": label_keys,
+            "operator": st.sampled_from(["In", "NotIn"]),
+            "values": st.lists(label_values, min_size=1, max_size=2),
+        }
     )
+    looking = st.fixed_dictionaries(
+        {"key": label_keys, "operator": st.sampled_from(["Exists", "DoesNotExist"])}
+    )
+    return st.one_of(comparing, looking)
 
 
 def selectors() -> st.SearchStrategy[Json]:
@@ -59,10 +67,10 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
         runner=st.sampled_from(["Torch", "Simulated"]),
         dtype=st.sampled_from(["Auto", "BFloat16", "Float32"]),
         maxModelLen=st.sampled_from([1, 512, 1024, 4096]),
-        maxNumSeqs=st.sampled_from([1, 16, 64, 1024, 2048]),
-        maxNumBatchedTokens=st.sampled_from([1, 64, 512, 2048]),
+        maxNumSeqs=st.sampled_from([1, 16, 64, 64, 1024]),
+        maxNumBatchedTokens=st.sampled_from([64, 512, 2048, 4096]),
         blockSize=st.sampled_from([8, 16, 32, 256]),
-        chunkedPrefill=st.booleans(),
+        chunkedPrefill=st.sampled_from([True, True, False]),
         prefixCaching=st.booleans(),
         kvMemory=st.sampled_from(["1Mi", "512Mi", "2Gi", "1.5G", 1048576, 2**31, "64Ti"]),
         quantization=st.just({"weights": "None"}),
@@ -86,11 +94,11 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
         tolerations=st.lists(tolerations, max_size=2),
         priorityClassName=names,
     )
-    pods = st.sampled_from([0, 1, 3, 100, "0%", "25%", "100%", "000%"])
+    pods = st.sampled_from([0, 1, 1, 3, "0%", "25%", "100%", "000%"])
     scaling = optional(
         mode=st.sampled_from(["Fleetward", "External"]),
-        minReplicas=st.sampled_from([0, 1, 2]),
-        maxReplicas=st.sampled_from([0, 1, 2]),
+        minReplicas=st.sampled_from([0, 1, 1, 2]),
+        maxReplicas=st.sampled_from([1, 1, 2]),
     )
     model = st.fixed_dictionaries(
         {"name": model_names, "source": sources},
@@ -104,7 +112,7 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
         optional={
             "engine": engine,
             "resources": resources,
-            "replicas": st.sampled_from([0, 1, 1, 1, 5]),
+            "replicas": st.sampled_from([1, 1, 1, 5]),
             "scaling": scaling,
             "rollout": optional(maxSurge=pods, maxUnavailable=pods),
             "access": optional(tenantSelector=selectors()),
@@ -146,7 +154,7 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
 def tenant_specs() -> st.SearchStrategy[Json]:
     """Specs of tenants, most of them valid."""
     moments = st.sampled_from(
-        ["2027-01-31T00:00:00Z", "2027-02-30T00:00:00Z", "2028-02-29T23:59:59Z"]
+        ["2027-01-31T00:00:00Z", "2027-12-31T00:00:00Z", "2028-02-29T23:59:59Z"]
     )
     secret = st.fixed_dictionaries({"name": names}, optional={"key": names})
     key = st.fixed_dictionaries(
@@ -202,47 +210,60 @@ def spec_schema(kind: type[Resource]) -> Json:
 
 
 def changed_specs(kind: type[Resource]) -> st.SearchStrategy[Json]:
-    """Composed specs with up to three places changed: any verdict."""
-    return _changed_specs(specs(kind), spec_schema(kind))
+    """Composed specs with up to three places changed, mostly one: any verdict."""
+    schema = spec_schema(kind)
+    return _changed_specs(specs(kind), schema, tuple(places(schema)))
+
+
+def changed_names() -> st.SearchStrategy[str]:
+    """Names of objects: now and then one that the API server takes and we do not."""
+    odd = st.sampled_from(["a.b", "1a", "a" * 51, "a" * 64, "a-b"])
+    return st.integers(0, 19).flatmap(lambda die: odd if die == 0 else st.just("generated"))
+
+
+def places(schema: Json, path: Path = ()) -> Iterator[Path]:
+    """Every place in a schema; ENTRY stands for some entry of a list."""
+    for name, each in schema.get("properties", {}).items():
+        yield (*path, name)
+        yield from places(each, (*path, name))
+    if "items" in schema:
+        yield (*path, ENTRY)
+        yield from places(schema["items"], (*path, ENTRY))
 
 
 @st.composite
-def _changed_specs(draw: Draw, plain: st.SearchStrategy[Json], schema: Json) -> Json:
+def _changed_specs(
+    draw: Draw, plain: st.SearchStrategy[Json], schema: Json, everywhere: tuple[Path, ...]
+) -> Json:
     spec = copy.deepcopy(draw(plain))
-    for _ in range(draw(st.integers(0, 3))):
-        spec = _change(draw, spec, schema)
+    for _ in range(draw(st.sampled_from([0, 0, 1, 1, 1, 1, 1, 2, 3]))):
+        if draw(st.integers(0, 39)) == 0:
+            spec = draw(values_for(schema))
+        else:
+            spec = _put(draw, spec, schema, draw(st.sampled_from(everywhere)))
     return spec
 
 
-def _change(draw: Draw, value: Json, schema: Json) -> Json:
-    """Walks down some way and puts something else there."""
-    if isinstance(value, dict) and draw(st.integers(0, 5)) > 0:
-        return _change_object(draw, value, schema)
-    if isinstance(value, list) and value and draw(st.integers(0, 2)) > 0:
-        return _change_list(draw, value, schema.get("items", {}))
+def _put(draw: Draw, value: Json, schema: Json, path: Path) -> Json:
+    """The value with something else at the place, the way there made where it is missing."""
+    if not path:
+        return _changed(draw, value, schema)
+    first, *rest = path
+    if first == ENTRY:
+        entries = value if isinstance(value, list) and value else [draw(typed(schema["items"]))]
+        return [_put(draw, entries[0], schema["items"], tuple(rest)), *entries[1:]]
+    if not isinstance(value, dict):
+        value = draw(minimal(schema))
+    if not rest and first in value and draw(st.integers(0, 7)) == 0:
+        return {key: each for key, each in value.items() if key != first}
+    changed = _put(draw, value.get(first), schema["properties"][first], tuple(rest))
+    return {**value, first: changed}
+
+
+def _changed(draw: Draw, value: Json, schema: Json) -> Json:
+    if draw(st.integers(0, 4)) == 0:
+        if isinstance(value, list) and value:
+            return [*value, copy.deepcopy(value[0])]
+        if isinstance(value, dict):
+            return {**value, draw(st.sampled_from(["bogus", "max_num_seqs", ""])): draw(ODD)}
     return draw(values_for(schema))
-
-
-def _change_object(draw: Draw, value: dict[str, Json], schema: Json) -> Json:
-    known = list(schema.get("properties", {}))
-    wild = "additionalProperties" in schema
-    if not known or draw(st.integers(0, 19)) == 0:
-        key = draw(st.sampled_from(["bogus", "max_num_seqs", "", "a b", "team"]))
-        inner = draw(values_for(schema["additionalProperties"])) if wild else draw(_ODD)
-        return {**value, key: inner}
-    key = draw(st.sampled_from(known))
-    if key in value and draw(st.integers(0, 9)) == 0:
-        return {name: each for name, each in value.items() if name != key}
-    return {**value, key: _change(draw, value.get(key), schema["properties"][key])}
-
-
-def _change_list(draw: Draw, value: list[Json], items: Json) -> Json:
-    place = draw(st.integers(0, len(value) - 1))
-    if draw(st.integers(0, 3)) == 0:
-        return [*value, copy.deepcopy(value[place])]
-    changed = list(value)
-    changed[place] = _change(draw, changed[place], items)
-    return changed
-
-
-_ODD: st.SearchStrategy[Json] = st.sampled_from([None, 0, "x", [], {}, True])
