@@ -40,7 +40,8 @@ class Bounds:
     """Limits on what requests may take.
 
     Attributes:
-        body_bytes: largest request body; 4 MiB hold about a million tokens of text.
+        body_bytes: largest request body; 2 MiB hold about half a million tokens of text, and take a third
+            of a second to check at worst, which no other request can use.
         held_bytes: bodies held at once over all requests: it bounds our memory.
         body_s: seconds for a body to arrive; a slow sender must not hold memory for ever.
         first_byte_s: seconds for an engine's answer to begin; a non-streamed answer begins only
@@ -49,7 +50,7 @@ class Bounds:
         client_stall_s: seconds for which a client may take nothing of its answer.
     """
 
-    body_bytes: int = 4 << 20
+    body_bytes: int = 2 << 20
     held_bytes: int = 256 << 20
     body_s: float = 60.0
     first_byte_s: float = 600.0

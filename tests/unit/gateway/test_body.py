@@ -66,6 +66,10 @@ def test_any_bytes_are_read_or_refused_with_400(body: bytes) -> None:
         (b'\xef\xbb\xbf{"model":"m"}', "not valid JSON"),
         (b'{"model":"m","model":"n"}', "'model' stands twice"),
         (b'{"model":"m","a":{"x":1,"x":1}}', "'x' stands twice"),
+        (
+            b"{" + b",".join(b'"%x":0' % n for n in range(300_000)) + b',"493df":0}',
+            "'493df' stands",
+        ),
         (b'{"model":"m","x":NaN}', "NaN is not"),
         (b'{"model":"m","x":-Infinity}', "-Infinity is not"),
         (b'{"model":"\xff"}', "not UTF-8: byte 10"),

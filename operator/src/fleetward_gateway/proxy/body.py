@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from typing import Final, NoReturn
 
 from fleetward_api.openai import (
@@ -174,10 +175,19 @@ def _parse(body: bytes) -> object:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = _first_repeated(name for name, _ in pairs)
         raise _invalid(f"The key {twice[:_SHOWN]!r} stands twice in one object; keep one of them.")
     return value
+
+
+def _first_repeated(names: Iterable[str]) -> str:
+    # One pass: a hostile body may hold half a million names.
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
 
 
 def _refuse_constant(name: str) -> NoReturn:
