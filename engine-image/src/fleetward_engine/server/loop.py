@@ -177,14 +177,17 @@ class EngineLoop:
         self._publish(engine)
 
     def _run_commands(self, engine: Engine) -> None:
-        idle = not engine.has_work
+        """Run what is queued now; what those commands lead to waits for the next turn.
+
+        So work that is cut into several calls, one after another, lets a step in between.
+        """
         try:
-            command = self._commands.get(block=idle, timeout=IDLE_TICK_S)
-            while True:
-                command(engine)
-                command = self._commands.get_nowait()
+            first = self._commands.get(block=not engine.has_work, timeout=IDLE_TICK_S)
         except queue.Empty:
             return
+        commands = [first, *(self._commands.get_nowait() for _ in range(self._commands.qsize()))]
+        for command in commands:
+            command(engine)
 
     def _publish(self, engine: Engine) -> None:
         """Let the outside see the stats; a step that scheduled nothing is no progress."""
