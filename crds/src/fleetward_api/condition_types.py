@@ -1,7 +1,7 @@
 """Every condition of our resources, with every reason and what it means.
 
-``docs/conditions.md`` is printed from this module. A reason that is not here must not be set:
-:func:`undocumented` finds such ones, and the operator's tests ask it.
+``docs/conditions.md`` is printed from the definitions that are gathered here. A reason that is not
+among them must not be set; :func:`undocumented` finds such ones.
 """
 
 from __future__ import annotations
