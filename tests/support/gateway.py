@@ -63,6 +63,7 @@ def service(
     tenants: tuple[str, ...] = ("a",),
     created: str = "2026-01-01T00:00:00Z",
     namespace: str = "apps",
+    uid: str = "",
     **spec: Any,
 ) -> dict[str, Any]:
     selector = {"matchExpressions": [{"key": "tenant", "operator": "In", "values": list(tenants)}]}
@@ -70,7 +71,7 @@ def service(
         "metadata": {
             "namespace": namespace,
             "name": name,
-            "uid": f"uid-{namespace}-{name}",
+            "uid": uid or f"uid-{namespace}-{name}",
             "creationTimestamp": created,
         },
         "spec": {
@@ -102,10 +103,12 @@ def endpoint_slice(
 class GatewayUnderTest:
     """A running gateway, its keys, and a client of its public port."""
 
-    def __init__(self, gateway: Gateway, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, gateway: Gateway, session: aiohttp.ClientSession, signing: SigningKey | None
+    ) -> None:
         self.gateway = gateway
         self.session = session
-        self.signing = SigningKey.generate()
+        self.signing = signing or SigningKey.generate()
         self.operator = SigningKey.generate()
         self.sealing = SealingKey.generate()
         self._hasher: KeyHasher = gateway.gate._hasher
@@ -144,16 +147,16 @@ class GatewayUnderTest:
 
     def put_engines(self, *engines: FakeEngine, service: str = "s") -> None:
         """Each engine gets a slice of its own, since the ports differ."""
-        for number, engine in enumerate(engines):
-            key = f"apps/{service}-{number}"
-            uid = f"pod-{service}-{number}"
-            item = endpoint_slice(
-                f"{service}-{number}",
-                service=service,
-                port=engine.port,
-                endpoints=[engine.endpoint(uid)],
-            )
-            self.gateway.view.on_slice(key, None, item)
+        self.put_ports(*(engine.port for engine in engines), service=service)
+
+    def put_ports(self, *ports: int, service: str = "s") -> None:
+        """Engines on 127.0.0.1."""
+        for number, port in enumerate(ports):
+            name = f"{service}-{number}"
+            target = {"kind": "Pod", "uid": f"pod-{name}"}
+            ready = {"addresses": ["127.0.0.1"], "targetRef": target}
+            item = endpoint_slice(name, service=service, port=port, endpoints=[ready])
+            self.gateway.view.on_slice(f"apps/{name}", None, item)
 
     def post(
         self,
@@ -198,8 +201,10 @@ async def cut_off(listener: Listener) -> None:
 
 
 @asynccontextmanager
-async def gateway_under_test(folder: Path, **bounds: float) -> AsyncIterator[GatewayUnderTest]:
-    """Run a gateway without a cluster behind it."""
+async def gateway_under_test(
+    folder: Path, *, signing: SigningKey | None = None, **bounds: float
+) -> AsyncIterator[GatewayUnderTest]:
+    """Run a gateway without a cluster behind it; `signing` is a key that an engine trusts."""
     config = settings(folder, replace(Bounds(), **bounds))  # type: ignore[arg-type]
     client = KubeClient(Connection("http://127.0.0.1:1"))
     async with (
@@ -210,7 +215,7 @@ async def gateway_under_test(folder: Path, **bounds: float) -> AsyncIterator[Gat
         listeners = (gateway.public, gateway.admin, gateway.scrape)
         tasks = [asyncio.create_task(listener.serve()) for listener in listeners]
         await eventually(lambda: all(listener.started for listener in listeners))
-        under_test = GatewayUnderTest(gateway, session)
+        under_test = GatewayUnderTest(gateway, session, signing)
         under_test.fill()
         try:
             yield under_test

@@ -13,8 +13,8 @@ from yarl import URL
 from fleetward_gateway.proxy.flight import Flight
 
 CONNECT_S = 3.0
-KEEPALIVE_S = 3.0
-"""Shorter than any engine's own, so that we never send on a connection that it is closing."""
+KEEPALIVE_S = 30.0
+"""Shorter than an engine's own (75 s), so that we never send on a connection it is closing."""
 
 READ_BUFFER = 1 << 16
 
