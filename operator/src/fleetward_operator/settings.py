@@ -9,6 +9,12 @@ from fnmatch import fnmatchcase
 from fleetward_api.errors import FleetwardError
 
 
+MAX_PORT = 1 << 16
+DEFAULT_HEALTH = 8081
+DEFAULT_METRICS = 9090
+DEFAULT_MEMBER_ADMIN = 8001
+
+
 class SettingsError(FleetwardError):
     """An environment variable is missing or makes no sense."""
 
@@ -48,11 +54,15 @@ class EngineRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Ports, as numbers: where we listen, and where members answer."""
+    """Where we listen, and where members answer.
 
-    health: int = 8081
-    metrics: int = 9090
-    member_admin: int = 8001
+    In a pod the defaults are right; on a machine where other processes listen too, the variables
+    FLEETWARD_HEALTH_PORT, FLEETWARD_METRICS_PORT and FLEETWARD_MEMBER_ADMIN_PORT move them.
+    """
+
+    health: int = DEFAULT_HEALTH
+    metrics: int = DEFAULT_METRICS
+    member_admin: int = DEFAULT_MEMBER_ADMIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,11 @@ def read_settings(env: Mapping[str, str]) -> Settings:
             scraper_namespaces=_words(env.get("FLEETWARD_SCRAPER_NAMESPACES", "")),
         ),
         gateway_url=env.get("FLEETWARD_GATEWAY_URL", ""),
+        ports=Ports(
+            health=_port(env, "FLEETWARD_HEALTH_PORT", DEFAULT_HEALTH),
+            metrics=_port(env, "FLEETWARD_METRICS_PORT", DEFAULT_METRICS),
+            member_admin=_port(env, "FLEETWARD_MEMBER_ADMIN_PORT", DEFAULT_MEMBER_ADMIN),
+        ),
     )
 
 
@@ -110,6 +125,13 @@ def _required(env: Mapping[str, str], name: str) -> str:
             f"The environment variable {name} is missing; the chart sets it (docs/contracts.md)."
         )
     return value
+
+
+def _port(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name, "") or str(default)
+    if not text.isdecimal() or not 0 < int(text) < MAX_PORT:
+        raise SettingsError(f"{name} is {text!r}; it must be a port from 1 to {MAX_PORT - 1}.")
+    return int(text)
 
 
 def _words(text: str) -> tuple[str, ...]:
