@@ -40,6 +40,8 @@ class Listener(uvicorn.Server):
                 lifespan="off",
                 access_log=False,
                 server_header=False,
+                # Who a client says it is in X-Forwarded-For is of no interest here.
+                proxy_headers=False,
                 log_config=None,
                 timeout_graceful_shutdown=_GRACE_S,
                 timeout_keep_alive=KEEPALIVE_S,
