@@ -273,7 +273,8 @@ async def test_the_pin_is_worth_something(engine: RunningEngine) -> None:
 async def test_overwriting_lets_other_tenants_decode_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetward_engine.admin.purge.SLICE_BYTES", 1)
+    monkeypatch.setattr("fleetward_engine.admin.purge.CHUNK_BYTES", 1)
+    monkeypatch.setattr("fleetward_engine.admin.purge.slice_seconds", lambda _step: 0.0)
     steps_at_slices: list[int] = []
     overwrite = Engine.overwrite
 

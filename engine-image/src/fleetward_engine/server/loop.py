@@ -61,7 +61,10 @@ class Progress:
 
 
 class EngineLoop:
-    """Owns the engine in one thread, from loading the model to the last step."""
+    """Owns the engine in one thread, from loading the model to the last step.
+
+    ``step_seconds`` is how long the last step took.
+    """
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class EngineLoop:
         self._last_expire = clock()
         self._published_at = clock()
         self.progress = Progress(stats=None, progress_at=clock())
+        self.step_seconds = 0.0
 
     def start(self) -> None:
         """Start loading in the background; to be called on the event loop's thread."""
@@ -170,11 +174,16 @@ class EngineLoop:
         if now - self._last_expire >= EXPIRE_EVERY_S:
             engine.expire(now)
             self._last_expire = now
+        outputs: list[RequestOutput] = []
         if engine.has_work:
+            began = self._clock()
             outputs = engine.step()
-            if outputs:
-                self._post(self._listener.on_outputs, outputs, self._clock())
+            self.step_seconds = self._clock() - began
+        at = self._clock()
+        # Published first: whoever has seen an answer finds it in the numbers.
         self._publish(engine)
+        if outputs:
+            self._post(self._listener.on_outputs, outputs, at)
 
     def _run_commands(self, engine: Engine) -> None:
         """Run what is queued now; what those commands lead to waits for the next turn.
