@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import ssl
 import tempfile
@@ -58,7 +59,7 @@ class RawApi:
             method,
             self._server + path,
             params=query,
-            data=None if body is None else json.dumps(body),
+            data=None if body is None else io.BytesIO(json.dumps(body).encode()),
             headers={"Content-Type": _content_type(method)},
         ) as reply:
             text = await reply.text()

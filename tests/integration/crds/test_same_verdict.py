@@ -18,9 +18,8 @@ from fleetward_api.resources import (
     Resource,
     Tenant,
 )
-from fleetward_api.resources.scalars import WHOLE
 from tests.support.raw_api import RawApi
-from tests.support.refusals import REFUSALS
+from tests.support.refusals import REFUSALS, words_of_rules
 from tests.support.strategies import changed_names, changed_specs, manifest, spec_schema
 
 PREFIX = "/apis/fleetward.io/v1alpha1"
@@ -60,19 +59,6 @@ def words_of_pydantic(kind: type[Resource], body: dict[str, Any]) -> tuple[str, 
     except InvalidResource as refusal:
         return tuple(fault.message for fault in refusal.faults)
     return ()
-
-
-def words_of_rules(schema: dict[str, Any]) -> set[str]:
-    """The words of every rule in a schema that pydantic's types do not settle before it."""
-    own = {
-        rule["message"]
-        for rule in schema.get("x-kubernetes-validations", ())
-        if "oldSelf" not in rule["rule"] and rule["message"] != WHOLE.rule.message
-    }
-    below = [*schema.get("properties", {}).values()]
-    if "items" in schema:
-        below.append(schema["items"])
-    return own.union(*(words_of_rules(each) for each in below))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fleetward_api.resources import InvalidResource, Resource
-from tests.support.refusals import MINIMAL, NOT_YET, REFUSALS, Refusal
-from tests.support.strategies import KINDS, manifest
+from tests.support.refusals import MINIMAL, NOT_YET, REFUSALS, Refusal, words_of_rules
+from tests.support.strategies import KINDS, manifest, spec_schema
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -38,3 +38,15 @@ def test_every_fault_is_told_at_once() -> None:
         kind.parse(manifest(kind, spec))
     paths = [fault.path for fault in caught.value.faults]
     assert paths == ["spec.model", "spec.engine.blockSize", "spec.bogus"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_rule_refuses_some_example_all_by_itself(kind: type[Resource]) -> None:
+    told: set[str] = set()
+    for refusal in REFUSALS:
+        if refusal.kind is kind:
+            with pytest.raises(InvalidResource) as caught:
+                kind.parse(manifest(kind, refusal.spec))
+            (fault,) = caught.value.faults
+            told.add(fault.message)
+    assert words_of_rules(spec_schema(kind)) - told == set()
