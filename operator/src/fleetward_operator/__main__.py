@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+from typing import Any, cast
 
 import kopf
 
@@ -20,6 +21,9 @@ async def run(settings: Settings) -> int:
     await kopf.operator(
         registry=build_registry(app),
         settings=build_settings(),
+        # Told, or kopf would ask the image for the user's name, and a uid may have none.
+        # (Any: the parameter's own type is private to kopf.)
+        identity=cast("Any", settings.identity.pod_name),
         standalone=True,
         clusterwide=True,
         stop_flag=app.stopped,
