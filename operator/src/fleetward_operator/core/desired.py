@@ -77,13 +77,13 @@ def engine_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
 
 
 def pod_shape(resources: ResourcesSpec) -> PodShape:
-    """Requests equal limits: an engine is never squeezed by a neighbour, nor squeezes one."""
-    amounts = {"cpu": str(resources.cpu), "memory": str(resources.memory)}
+    """Memory and accelerators: requests equal limits. CPU: no limit, throttling stalls streams."""
+    bounded = {"memory": str(resources.memory)}
     if resources.accelerator is not None:
-        amounts[resources.accelerator.resource] = str(resources.accelerator.count)
+        bounded[resources.accelerator.resource] = str(resources.accelerator.count)
     return PodShape(
-        requests=amounts,
-        limits=dict(amounts),
+        requests={"cpu": str(resources.cpu), **bounded},
+        limits=bounded,
         node_selector=dict(resources.node_selector),
         tolerations=tuple(one.to_manifest() for one in resources.tolerations),
         priority_class=resources.priority_class_name or "",

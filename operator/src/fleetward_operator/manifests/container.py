@@ -15,8 +15,8 @@ from fleetward_operator.manifests.names import (
 )
 
 # A 70B model from a slow disk takes most of an hour; the kubelet must not give up on it.
-STARTUP_PERIOD_S = 2
-STARTUP_FAILURES = 1800
+STARTUP_PERIOD_S = 1
+STARTUP_FAILURES = 3600
 
 
 def build_engine_container(desired: DesiredService) -> Manifest:

@@ -1,0 +1,151 @@
+"""When a child is written, and when it is left alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from fleetward_operator.core.children import ApplyChild, DeleteChild, plan_children
+from fleetward_operator.core.desired import desired_service
+from fleetward_operator.core.drift import field_owner, find_drift, format_path
+from fleetward_operator.manifests.children import build_children
+from tests.support.operator_facts import CONFIG, IMAGE, service
+
+
+def wanted() -> tuple[dict[str, Any], ...]:
+    desired = desired_service(
+        service(), image=IMAGE, environment=CONFIG.environment, keys=CONFIG.keys
+    )
+    return build_children(desired, bundle_json="{}")
+
+
+def live() -> dict[tuple[str, str], dict[str, Any]]:
+    """The children as an API server returns them: with defaults and a uid."""
+    found = {}
+    for manifest in copy.deepcopy(wanted()):
+        manifest["metadata"]["uid"] = "live"
+        manifest["metadata"]["resourceVersion"] = "9"
+        found[manifest["kind"], manifest["metadata"]["name"]] = manifest
+    return found
+
+
+def plan(there: dict[tuple[str, str], dict[str, Any]]) -> tuple[Any, ...]:
+    return plan_children(wanted(), there, owner_uid="uid-demo")
+
+
+def test_children_that_are_as_wanted_are_left_alone() -> None:
+    assert plan(live()) == ()
+
+
+def test_what_others_add_is_left_alone() -> None:
+    there = live()
+    deployment = there["Deployment", "demo"]
+    deployment["metadata"]["labels"]["team"] = "blue"
+    deployment["metadata"]["annotations"]["note"] = "x"
+    pod = deployment["spec"]["template"]["spec"]
+    pod["containers"].append({"name": "sidecar", "image": "mesh.test/proxy:1"})
+    pod["containers"][0]["env"].append({"name": "EXTRA", "value": "1"})
+    pod["schedulerName"] = "default-scheduler"
+    assert plan(there) == ()
+
+
+def test_an_amount_written_another_way_is_the_same_amount() -> None:
+    there = live()
+    container = there["Deployment", "demo"]["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["limits"] = {"cpu": "1000m", "memory": "2048Mi"}
+    assert plan(there) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda spec: spec.update(replicas=7), "spec.replicas"),
+        (
+            lambda spec: spec["template"]["spec"]["containers"][0].update(image="x"),
+            "spec.template.spec.containers[engine].image",
+        ),
+        (
+            lambda spec: spec["template"]["spec"]["containers"][0]["args"].append("--x"),
+            "spec.template.spec.containers[engine].args",
+        ),
+        (
+            lambda spec: spec["template"]["spec"].update(automountServiceAccountToken=True),
+            "spec.template.spec.automountServiceAccountToken",
+        ),
+        (
+            lambda spec: spec["template"]["spec"].pop("automountServiceAccountToken"),
+            "spec.template.spec.automountServiceAccountToken",
+        ),
+        (
+            lambda spec: spec["template"]["spec"]["containers"][0]["env"].pop(0),
+            "spec.template.spec.containers[engine].env[POD_NAME]",
+        ),
+    ],
+)
+def test_a_changed_field_of_ours_is_drift(change: Any, path: str) -> None:
+    there = live()
+    change(there["Deployment", "demo"]["spec"])
+    (action,) = plan(there)
+    assert isinstance(action, ApplyChild)
+    assert (action.why, format_path(action.drift)) == ("Drifted", path)
+
+
+def test_an_opened_wall_is_drift() -> None:
+    there = live()
+    there["NetworkPolicy", "demo"]["spec"]["ingress"].append({})
+    (action,) = plan(there)
+    assert format_path(action.drift) == "spec.ingress"
+
+
+def test_a_new_wish_is_a_change_and_not_drift() -> None:
+    there = live()
+    there["Deployment", "demo"]["metadata"]["annotations"] = {"fleetward.io/desired-hash": "old"}
+    (action,) = plan(there)
+    assert isinstance(action, ApplyChild)
+    assert action.why == "Changed"
+
+
+def test_a_child_of_an_earlier_service_of_the_name_is_removed_first() -> None:
+    there = live()
+    there["Service", "demo"]["metadata"]["ownerReferences"][0]["uid"] = "uid-earlier"
+    (action,) = plan(there)
+    assert isinstance(action, DeleteChild)
+    assert (action.kind, action.uid) == ("Service", "live")
+
+
+def test_a_child_on_its_way_out_is_awaited() -> None:
+    there = live()
+    there["Service", "demo"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert plan(there) == ()
+
+
+def test_the_manager_that_last_took_a_field_is_named() -> None:
+    def entry(manager: str, time: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {"manager": manager, "time": time, "fieldsV1": fields}
+
+    container = {"f:spec": {"f:containers": {'k:{"name":"engine"}': {"f:image": {}}}}}
+    fields = {"f:spec": {"f:template": container}}
+    item = {
+        "metadata": {
+            "managedFields": [
+                entry("ours", "2026-01-05T00:00:00Z", fields),
+                entry("early", "2026-01-01T00:00:00Z", fields),
+                entry("late", "2026-01-02T00:00:00Z", fields),
+                entry("elsewhere", "2026-01-03T00:00:00Z", {"f:status": {}}),
+            ]
+        }
+    }
+    path = ("spec", "template", "spec", "containers", "[engine]", "image")
+    assert field_owner(path, item, ours="ours") == "late"
+    assert field_owner(("spec", "replicas"), item, ours="ours") == "unknown"
+
+
+def test_lists_without_keys_are_compared_as_wholes() -> None:
+    assert find_drift({"a": [1, 2]}, {"a": [1, 2]}) == ()
+    assert find_drift({"a": [1, 2]}, {"a": [2, 1]}) == ("a", "[0]")
+    assert find_drift({"a": [1]}, {"a": [1, 2]}) == ("a",)
+    assert find_drift({"a": {"b": 1}}, {"a": None}) == ("a",)
+    assert find_drift({"a": {}}, {}) == ()
+    assert find_drift({"a": False}, {}) == ("a",)
