@@ -24,9 +24,13 @@ class Drain:
         if self.started_at is None:
             self.started_at = now
 
+    def elapsed(self, now: float) -> float:
+        """Seconds since it began; 0 before."""
+        return 0.0 if self.started_at is None else now - self.started_at
+
     def refuses(self, now: float) -> bool:
         """New requests are turned away."""
-        return self.started_at is not None and now - self.started_at >= LAME_DUCK_S
+        return self.elapsed(now) >= LAME_DUCK_S
 
     def done(self, now: float, *, unfinished: int) -> bool:
         """Nothing runs any more and nothing new can come."""

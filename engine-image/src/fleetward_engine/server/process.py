@@ -63,8 +63,8 @@ async def _until_end(settings: ServeSettings, assembly: Assembly, stopping: asyn
 async def _drain(assembly: Assembly, *, cap_s: float) -> None:
     service = assembly.service
     start_drain(assembly)
-    until = service.clock() + cap_s
-    while service.clock() < until and not service.ended.is_set():
+    # Counted from the first word of it: preStop and SIGTERM together get no longer.
+    while service.drain.elapsed(service.clock()) < cap_s and not service.ended.is_set():
         if service.drain.done(service.clock(), unfinished=service.unfinished):
             break
         await asyncio.sleep(POLL_S)
