@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from e2e.tests.support import manifests
@@ -23,7 +25,7 @@ def _says(cluster: Cluster, name: str, namespace: str, *words: str, within: floa
     assert service["status"]["message"]
 
 
-def _broken(name: str, namespace: str, **spec: object) -> Manifest:
+def _broken(name: str, namespace: str, **spec: Any) -> Manifest:
     return manifests.service(name, namespace=namespace, **spec)
 
 

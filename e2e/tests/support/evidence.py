@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 from e2e.tests.support.audit import writes
 from e2e.tests.support.kubectl import Cluster
 from fleetward_api.keys import VerifyKey
 
 RELEASE = "fleetward-system"
+_EVER = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 
 
 def evidence_of(cluster: Cluster, purge: str) -> bytes:
@@ -37,7 +38,7 @@ def purge_blocks(evidence: bytes) -> list[int]:
     return found
 
 
-def _receipt_in(value: object) -> dict[str, list[dict[str, object]]] | None:
+def _receipt_in(value: object) -> dict[str, list[dict[str, str]]] | None:
     if isinstance(value, dict):
         if "purgeUid" in value and "tiers" in value:
             return value
@@ -48,13 +49,9 @@ def _receipt_in(value: object) -> dict[str, list[dict[str, object]]] | None:
 
 def purge_seconds(cluster: Cluster, purge: str) -> float:
     """Seconds from the purge's creation to the last write of its status."""
-    everything = {
-        "since": datetime.fromisoformat("2000-01-01T00:00:00+00:00"),
-        "until": datetime.fromisoformat("9000-01-01T00:00:00+00:00"),
-    }
     seen = [
         write
-        for write in writes(cluster.audit_log, users="", **everything)
+        for write in writes(cluster.audit_log, users="", since=_EVER[0], until=_EVER[1])
         if write.resource == "cachepurges" and write.name.endswith(f"/{purge}")
     ]
     return (seen[-1].at - seen[0].at).total_seconds()

@@ -97,8 +97,8 @@ class ResourcesSpec(ApiModel):
     resource_claims: Annotated[tuple[ResourceClaim, ...], Field(max_length=8), KeyedBy("name")] = ()
     """Devices by dynamic resource allocation, instead of `accelerator`. Not available yet."""
     cpu: CpuAmount = "1"
-    """CPU of the engine container, in cores as a quantity; a request without a limit, since throttling
-    would stall every stream for the rest of a scheduling period."""
+    """CPU of the engine container, in cores as a quantity; a request without a limit, since
+    throttling would stall every stream for the rest of a scheduling period."""
     memory: MemoryAmount = "2Gi"
     """Memory of the engine container, in bytes as a quantity; request and limit."""
     node_selector: LabelMap = Field(default={})

@@ -10,4 +10,4 @@ def _remove_nothing(_self: PrefixIndex, _scope: Scope, _floor: int) -> list[Entr
     return []
 
 
-PrefixIndex.remove_below = _remove_nothing  # type: ignore[method-assign]
+PrefixIndex.remove_below = _remove_nothing  # type: ignore[assignment, method-assign]
