@@ -24,7 +24,7 @@ from fleetward_api.admin import (
     PurgeOrder,
     sign_admin_call,
 )
-from fleetward_api.bundle import Deletion
+from fleetward_api.bundle import Deletion, Retention
 from fleetward_api.chain_log import ChainHead, chain_fault
 from fleetward_api.floors import Floors
 from fleetward_api.keys import SigningKey
@@ -295,3 +295,29 @@ async def test_overwriting_lets_other_tenants_decode_in_between(
     blocks = next(tier.blocks for tier in receipt.tiers if tier.tier == "device")
     assert len(steps_at_slices) == blocks + 1 > 20
     assert steps_at_slices[-1] - steps_at_slices[0] >= blocks // 2
+
+
+async def test_shorter_lives_and_a_new_epoch_apply_to_what_is_cached(tmp_path: Path) -> None:
+    skip = 0.0
+
+    def clock() -> float:
+        return time.monotonic() + skip
+
+    async with running_engine(tmp_path, clock=clock) as engine:
+        await engine.cached_tokens(PROMPT)
+        skip = 3600.0
+        assert await engine.cached_tokens(PROMPT) > 0
+        strict = Retention(max_ttl_ms=3_700_000, idle_ttl_ms=600_000)
+        answer = await engine.admin("PUT", "/policy", push(2, secret=None, retention=strict))
+        assert answer.status_code == 200
+        assert await engine.cached_tokens(PROMPT) > 0
+        skip = 3800.0
+        assert await engine.cached_tokens(PROMPT) == 0
+        assert await engine.cached_tokens(PROMPT) > 0
+        skip = 4500.0
+        assert await engine.cached_tokens(PROMPT) == 0
+        rotated = push(3, epoch=2, secret=b"n" * 32, retention=strict)
+        assert (await engine.admin("PUT", "/policy", rotated)).status_code == 200
+        await eventually(lambda: engine.stats.cached_blocks == 0)
+        assert await engine.cached_tokens(PROMPT) == 0
+        assert await engine.cached_tokens(PROMPT) > 0

@@ -53,6 +53,8 @@ CASES: list[tuple[str, dict[str, Any], str | None, str]] = [
     (CHAT, {"max_tokens": 10**30}, "max_tokens", "invalid_value"),
     (CHAT, {"max_tokens": 5000}, "max_tokens", "context_length_exceeded"),
     (CHAT, {"max_completion_tokens": 5000}, "max_tokens", "context_length_exceeded"),
+    (CHAT, {"max_tokens": 3, "min_tokens": 4}, "min_tokens", "invalid_value"),
+    (TEXT, {"prompt": [1] * 2048}, "prompt", "context_length_exceeded"),
     (CHAT, {"n": 1_000_000}, "n", "unsupported_parameter"),
     (CHAT, {"n": 0}, "n", "invalid_value"),
     (CHAT, {"n": True}, "n", "invalid_value"),

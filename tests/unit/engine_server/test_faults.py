@@ -166,6 +166,8 @@ async def test_a_client_that_leaves_frees_its_slot(tmp_path: Path, stream: bool)
         await eventually(lambda: service.unfinished == 0)
         await eventually(lambda: engine.stats.running + engine.stats.waiting == 0)
         assert engine.stats.kv_blocks_used == 0
+        page = engine.assembly.service.metrics.render().decode()
+        assert 'request_success_total{finish_reason="abort"} 20.0' in page
         await service.loop.call(Engine.check_integrity)
 
 

@@ -5,7 +5,7 @@ Pure: `decide_push` says what to do, the caller does it. Floors only grow, also 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleetward_api.bundle import BundlePush, PolicyBundle
 from fleetward_api.floors import Floors, merge_floors
@@ -18,7 +18,7 @@ class PolicyInForce:
     """What new requests are governed by from the moment it is set."""
 
     bundle: PolicyBundle
-    secret: bytes
+    secret: bytes = field(repr=False)
     floors: Floors
 
 

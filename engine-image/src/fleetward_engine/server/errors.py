@@ -60,7 +60,7 @@ def refused(param: str, message: str, *, code: str | None = CODE_UNSUPPORTED_PAR
     return ApiError(400, message, param=param, code=code)
 
 
-def too_long(*, prompt_tokens: int, max_tokens: int | None, limit: int) -> ApiError:
+def too_long(param: str, *, prompt_tokens: int, max_tokens: int | None, limit: int) -> ApiError:
     """A 400 ``context_length_exceeded`` that says by how much."""
     asked = f"{prompt_tokens} tokens in the prompt"
     if max_tokens is not None:
@@ -69,7 +69,6 @@ def too_long(*, prompt_tokens: int, max_tokens: int | None, limit: int) -> ApiEr
         f"This model's maximum context length is {limit} tokens, but the request has {asked}. "
         "Shorten the prompt or lower max_tokens."
     )
-    param = "messages" if max_tokens is None else "max_tokens"
     return ApiError(400, message, param=param, code=CODE_CONTEXT_LENGTH)
 
 

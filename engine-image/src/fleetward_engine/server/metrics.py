@@ -92,6 +92,10 @@ class EngineMetrics:
             self._success.labels(output.finish_reason).inc()
             self._e2e.observe(at - timeline.arrival)
 
+    def aborted(self) -> None:
+        """A request ended because its client left, or because we stop."""
+        self._success.labels("abort").inc()
+
     def refused(self, reason: str) -> None:
         """A request was turned away; ``reason`` is one of our own error codes."""
         self._refused.labels(reason).inc()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fleetward_engine.server.assembly import Assembly
 from fleetward_engine.server.errors import unavailable
+from fleetward_engine.server.health import liveness
 from fleetward_engine.server.listeners import Listeners, listen
 from fleetward_engine.settings import Ports, ServeSettings
 
@@ -65,7 +66,10 @@ async def _drain(assembly: Assembly, *, cap_s: float) -> None:
     start_drain(assembly)
     # Counted from the first word of it: preStop and SIGTERM together get no longer.
     while service.drain.elapsed(service.clock()) < cap_s and not service.ended.is_set():
-        if service.drain.done(service.clock(), unfinished=service.unfinished):
+        now = service.clock()
+        done = service.drain.done(now, unfinished=service.unfinished)
+        # Streams of an engine that hangs never end: the kubelet's stop comes for just that.
+        if done or not liveness(service.condition(), now).ok:
             break
         await asyncio.sleep(POLL_S)
     cut = service.unfinished

@@ -39,7 +39,7 @@ def sampling_params(
     try:
         return SamplingParams(
             max_tokens=max_tokens,
-            min_tokens=min(body.min_tokens or 0, max_tokens),
+            min_tokens=body.min_tokens or 0,
             temperature=_or(body.temperature, 1.0),
             top_p=_or(body.top_p, 1.0),
             top_k=max(body.top_k or 0, 0),
@@ -64,15 +64,19 @@ def refusal(fault: RequestRefused) -> ApiError:
 def _max_tokens(
     body: ChatCompletionBody | CompletionBody, *, prompt_tokens: int, limit: int
 ) -> int:
+    chat = isinstance(body, ChatCompletionBody)
     left = limit - prompt_tokens
     asked = body.max_tokens
     if isinstance(body, ChatCompletionBody):
         asked = body.max_completion_tokens or body.max_tokens
-    if left < 1 or (asked is not None and asked > left):
-        raise too_long(prompt_tokens=prompt_tokens, max_tokens=asked, limit=limit)
-    if asked is not None:
-        return asked
-    return left if isinstance(body, ChatCompletionBody) else min(COMPLETION_MAX_TOKENS, left)
+    if left < 1:
+        param = "messages" if chat else "prompt"
+        raise too_long(param, prompt_tokens=prompt_tokens, max_tokens=asked, limit=limit)
+    if asked is None:
+        return left if chat else min(COMPLETION_MAX_TOKENS, left)
+    if asked > left:
+        raise too_long("max_tokens", prompt_tokens=prompt_tokens, max_tokens=asked, limit=limit)
+    return asked
 
 
 def _stop_tokens(body: GenerationBody, vocab_size: int) -> tuple[int, ...]:

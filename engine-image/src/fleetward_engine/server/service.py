@@ -114,6 +114,7 @@ class EngineService:
     def abort(self, request_id: str) -> None:
         """Free what a request holds; nothing happens once it has ended."""
         if self._running.pop(request_id, None) is not None:
+            self.metrics.aborted()
             self.loop.abort(request_id)
 
     def fail_all(self, error: ApiError) -> None:
@@ -154,10 +155,12 @@ class EngineService:
         if running is None:
             return
         if isinstance(fault, RequestRefused):
-            running.generation.fail(refusal(fault))
+            error = refusal(fault)
         else:
             logger.error("request %s could not be queued", request_id, exc_info=fault)
-            running.generation.fail(server_fault("The engine could not queue this request."))
+            error = server_fault("The engine could not queue this request.")
+        self.metrics.refused(error.code or str(error.status))
+        running.generation.fail(error)
 
     def _end(self, phase: Phase, fault: Exception) -> None:
         self.phase = phase
