@@ -6,7 +6,9 @@ so its events only enqueue keys, and the informers hold the truth.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import kopf
@@ -38,13 +40,29 @@ def build_registry(app: App) -> kopf.OperatorRegistry:
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        in_cluster = kopf.login_with_service_account(**kwargs)
+        if in_cluster is not None:
+            return by_address(in_cluster, os.environ)
+        return kopf.login_with_kubeconfig(**kwargs)
 
     for plural, worker in TRIGGERS.items():
         kopf.on.event(GROUP, VERSION, plural, registry=registry, id=f"enqueue-{worker}")(
             _enqueuer(app, worker)
         )
     return registry
+
+
+def by_address(
+    connection: kopf.ConnectionInfo, environment: Mapping[str, str]
+) -> kopf.ConnectionInfo:
+    """The same connection by the API server's address: kopf names it by cluster DNS, which may not
+    be there."""
+    host = environment.get("KUBERNETES_SERVICE_HOST")
+    if not host:
+        return connection
+    port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+    bracketed = f"[{host}]" if ":" in host else host
+    return dataclasses.replace(connection, server=f"https://{bracketed}:{port}")
 
 
 def _enqueuer(app: App, worker: str) -> Callable[..., Any]:
