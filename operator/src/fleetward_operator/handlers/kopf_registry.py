@@ -55,8 +55,10 @@ def build_registry(app: App) -> kopf.OperatorRegistry:
 def by_address(
     connection: kopf.ConnectionInfo, environment: Mapping[str, str]
 ) -> kopf.ConnectionInfo:
-    """The same connection by the API server's address: kopf names it by cluster DNS, which may not
-    be there."""
+    """The same connection by the API server's address.
+
+    kopf names it by cluster DNS, which may not be there.
+    """
     host = environment.get("KUBERNETES_SERVICE_HOST")
     if not host:
         return connection
