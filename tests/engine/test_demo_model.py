@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel
 
+from e2e.figures.record import record
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.gguf_file import GgufFile
@@ -38,6 +41,8 @@ QUESTIONS = [
     "Why is the sky blue? " * 20,
 ]
 COUNT = 48
+DIFFERENCES: list[float] = []
+"""Largest difference of a logit in each teacher-forced pass of this run."""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +51,11 @@ def ours() -> Llama:
 
 
 @pytest.fixture(scope="module")
-def theirs() -> PreTrainedModel:
-    return load_theirs(torch.float32)
+def theirs() -> Iterator[PreTrainedModel]:
+    yield load_theirs(torch.float32)
+    if DIFFERENCES:
+        detail = f"largest of {len(DIFFERENCES)} passes"
+        record("demo-logit-difference", max(DIFFERENCES), detail)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +78,8 @@ def test_teacher_forced_logits_agree(
     size = len(tokens)
     for chunks in ([size], [1, 7, size - 8], [size - 3, 1, 1, 1]):
         got = our_logits(ours, tokens, chunks=chunks)
-        assert float((got - expected).abs().max()) < 1e-4
+        DIFFERENCES.append(float((got - expected).abs().max()))
+        assert DIFFERENCES[-1] < 1e-4
 
 
 def test_tokens_agree_wherever_the_choice_is_clear(
@@ -88,14 +97,16 @@ def test_tokens_agree_wherever_the_choice_is_clear(
         make_request(n, p, sampling=params) for n, p in zip(names, prompts, strict=True)
     )  # fmt: skip
     bench.run(*requests)
-    clear = 0
+    clear = wrong = 0
     for name, prompt in zip(names, prompts, strict=True):
         answer = torch.tensor(bench.tokens(name))
         logits = reference(theirs, prompt + bench.tokens(name))[len(prompt) - 1 : -1]
         top = logits.topk(2, dim=-1)
         certain = top.values[:, 0] - top.values[:, 1] > 1e-3
-        assert torch.equal(top.indices[certain, 0], answer[certain])
         clear += int(certain.sum())
+        wrong += int((top.indices[certain, 0] != answer[certain]).sum())
+    record("demo-token-mismatches", wrong, f"of {clear} clear choices")
+    assert wrong == 0
     assert clear > 0.95 * COUNT * len(prompts)
 
 
