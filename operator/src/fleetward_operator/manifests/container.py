@@ -41,7 +41,8 @@ def build_engine_container(desired: DesiredService) -> Manifest:
         "resources": resources,
         "startupProbe": _probe("/ready", period=STARTUP_PERIOD_S, failures=STARTUP_FAILURES),
         "readinessProbe": _probe("/ready", period=5, failures=2),
-        "livenessProbe": _probe("/health", period=10, failures=6),
+        # The engine itself waits 45 s for progress before it says no: 60 s in all.
+        "livenessProbe": _probe("/health", period=5, failures=2),
         "lifecycle": {"preStop": {"exec": {"command": ["fleetward-engine", "drain"]}}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
