@@ -7,8 +7,9 @@ uv=$(ls -d "$cache"/bootstrap-*/bin/uv | head -1)
 export UV_CACHE_DIR=$cache/uv
 flags=(-q --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11
        --python-platform x86_64-unknown-linux-gnu)
-"$uv" pip compile "${flags[@]}" --no-emit-package torch --override torch.txt dev.in -o dev.txt
-for name in operator engine bootstrap; do
+# torch itself is left out by a marker that never holds: its CUDA libraries must not enter the lock.
+"$uv" pip compile "${flags[@]}" --override <(echo "torch; sys_platform == 'never'") dev.in -o dev.txt
+for name in operator engine build bootstrap; do
   "$uv" pip compile "${flags[@]}" --constraint dev.txt "$name.in" -o "$name.txt"
 done
 "$uv" pip compile "${flags[@]}" --no-deps model.in -o model.txt
