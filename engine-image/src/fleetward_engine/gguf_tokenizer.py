@@ -14,6 +14,7 @@ from fleetward_engine.errors import ChatRefused, ModelUnsupported
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.tokenizer import ChatMessage
 
+_PRE_TOKENIZERS = ("smollm", "gpt-2", "default")
 _CONTROL, _USER_DEFINED = 3, 4
 _TOKENIZER_KEYS = ("model", "pre", "tokens", "token_type", "merges", "add_bos_token")
 _MARK = "\ufdd0"
@@ -129,15 +130,19 @@ def chat_template_digest(file: GgufFile) -> str:
 
 
 def _bpe(vocab: dict[str, int], merges: list[tuple[str, str]], pre: str) -> Tokenizer:
+    strange = next((left + right for left, right in merges if left + right not in vocab), None)
+    if strange is not None:
+        raise ModelUnsupported(f"the tokenizer merges into {strange!r}, which is no token of it")
+    if pre not in _PRE_TOKENIZERS:
+        known = ", ".join(_PRE_TOKENIZERS)
+        raise ModelUnsupported(f"pre-tokenizer {pre!r} has no code here: only {known}")
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=False))
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if pre == "smollm":
         digits = pre_tokenizers.Digits(individual_digits=True)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level])
-    elif pre in {"gpt-2", "default"}:
-        tokenizer.pre_tokenizer = byte_level
     else:
-        raise ModelUnsupported(f"pre-tokenizer {pre!r} has no code here: only smollm and gpt-2")
+        tokenizer.pre_tokenizer = byte_level
     return tokenizer
 
 
