@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 
 from fleetward_api.errors import FleetwardError
 
-
 MAX_PORT = 1 << 16
 DEFAULT_HEALTH = 8081
 DEFAULT_METRICS = 9090
