@@ -34,7 +34,6 @@ from fleetward_operator.core.purge.state import (
 
 Advance = Callable[..., tuple[PurgeState, tuple[PurgeCommand, ...]]]
 DEADLINE = 100.0
-SCOPES = (0, 1)
 UP, ENDED, LOST, ABSENT = "up", "ended", "lost", "absent"
 
 
@@ -253,7 +252,8 @@ def _receipt(fleet: Fleet, scope: int, number: int) -> ReceiptVerified:
 
 def _with(fleet: Fleet, number: int, engine: Engine) -> Fleet:
     if engine.runs and engine.floors is not None:
-        stored = tuple(engine.floors[scope] == 0 or engine.old[scope] for scope in SCOPES)
+        first, second = engine.floors
+        stored = (first == 0 or engine.old[0], second == 0 or engine.old[1])
         engine = replace(engine, old=stored)
     engines = (*fleet.engines[:number], engine, *fleet.engines[number + 1 :])
     return replace(fleet, engines=engines)

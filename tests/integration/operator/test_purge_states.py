@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from fleetward_operator.core.purge.state import Phase
@@ -17,4 +19,4 @@ def test_two_overlapping_purges_keep_the_promises_in_every_state(
     ended = (Phase.COMPLETED, Phase.INCOMPLETE)
     assert explorer.ends == {(one, other) for one in ended for other in ended}
     with capsys.disabled():
-        print(f"\nstates of two overlapping purges explored: {len(explorer.visited)}")
+        sys.stdout.write(f"\nstates of two overlapping purges explored: {len(explorer.visited)}\n")

@@ -125,7 +125,9 @@ def test_the_manager_that_last_took_a_field_is_named() -> None:
     def entry(manager: str, time: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {"manager": manager, "time": time, "fieldsV1": fields}
 
-    container = {"f:spec": {"f:containers": {'k:{"name":"engine"}': {"f:image": {}}}}}
+    container: dict[str, Any] = {
+        "f:spec": {"f:containers": {'k:{"name":"engine"}': {"f:image": {}}}}
+    }
     fields = {"f:spec": {"f:template": container}}
     item = {
         "metadata": {

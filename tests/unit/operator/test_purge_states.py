@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 
 import pytest
@@ -65,7 +66,7 @@ def test_every_reachable_state_keeps_the_promises(capsys: pytest.CaptureFixture[
     assert {(Phase.COMPLETED,), (Phase.INCOMPLETE,)} <= ends
     assert (Phase.COMPLETED, Phase.COMPLETED) in ends
     with capsys.disabled():
-        print(f"\npurge states explored: {states}")
+        sys.stdout.write(f"\npurge states explored: {states}\n")
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
@@ -96,5 +97,5 @@ def test_a_state_survives_its_codec() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"members": [{"x": 1}]}', "null"])
 def test_what_is_no_state_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=".+"):
+    with pytest.raises(ValueError, match=r"."):
         decode_state(text)
