@@ -184,7 +184,11 @@ async def test_of_two_services_with_one_name_the_older_keeps_it(world: World) ->
 
         await until(refused, what="the refusal")
         winner = "older" if loser["name"] == "newer" else "newer"
-        assert await reason_of(world, winner, "RouteReady") == "False/NoEndpoint"
+
+        async def kept() -> bool:
+            return await reason_of(world, winner, "RouteReady") == "False/NoEndpoint"
+
+        await until(kept, what="the older's name")
         await world.delete("InferenceService", winner)
 
         async def freed() -> bool:
@@ -322,3 +326,32 @@ def policy(world: World, name: str, *, idle: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": world.apps},
         "spec": {"retention": {"idleTTL": idle, "maxTTL": "1h"}},
     }
+
+
+async def test_a_quota_that_forbids_pods_is_told_in_its_own_words(world: World) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": world.apps},
+        "spec": {"hard": {"pods": "0", "services": "0"}},
+    }
+    path = f"/api/v1/namespaces/{world.apps}/resourcequotas"
+    await world.client.request("POST", path, body=quota)
+
+    async def counted() -> bool:
+        found = await world.client.request("GET", f"{path}/none")
+        return "used" in found.get("status", {})
+
+    await until(counted, what="the quota")
+    async with world.operator():
+        await world.service("demo")
+
+        async def told() -> bool:
+            found = await world.get("InferenceService", "demo")
+            message = found.get("status", {}).get("message", "")
+            return await reason_of(world, "demo", "Stalled") == "True/ChildRefused" and (
+                "exceeded quota: none" in message
+            )
+
+        await until(told, what="the quota's words")
+        assert await world.get("Deployment", "demo")

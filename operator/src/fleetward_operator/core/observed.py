@@ -40,7 +40,8 @@ class ServiceObserved:
     """One service and everything around it that its plan depends on.
 
     `acks`, `states` and `push_faults` are by pod uid; `bundle` is the one to have in force, None
-    while its policy is missing and none was ever in force.
+    while its policy is missing and none was ever in force. `taken` and `refused` are the executor's
+    words on children that could not be written.
     """
 
     service: InferenceService
@@ -53,6 +54,7 @@ class ServiceObserved:
     states: Mapping[str, MemberState] = field(default_factory=dict)
     push_faults: Mapping[str, str] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def status(self) -> InferenceServiceStatus:

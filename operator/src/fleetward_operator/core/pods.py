@@ -71,12 +71,13 @@ def observe_pod(pod: Mapping[str, Any]) -> PodSeen:
     status = pod.get("status") or {}
     statuses = status.get("containerStatuses") or []
     ended_at, ended_words = _end_of(status, statuses)
-    containers = spec.get("containers") or [{}]
+    component = labels.get(COMPONENT_LABEL, "")
+    image = _ours(spec.get("containers") or [], component).get("image", "")
     return PodSeen(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        component=labels.get(COMPONENT_LABEL, ""),
+        component=component,
         service=labels.get(SERVICE_LABEL, ""),
         service_account=spec.get("serviceAccountName", ""),
         ip=status.get("podIP", ""),
@@ -84,10 +85,10 @@ def observe_pod(pod: Mapping[str, Any]) -> PodSeen:
         node=spec.get("nodeName", ""),
         ready=_condition(status, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
-        image=containers[0].get("image", ""),
+        image=image,
         created=metadata.get("creationTimestamp", ""),
         unschedulable=_unschedulable(status),
-        container=_words(statuses[0]) if statuses else ContainerWords(),
+        container=_words(_ours(statuses, component)),
         ended_at=ended_at,
         ended_words=ended_words,
         finalizers=tuple(metadata.get("finalizers") or ()),
@@ -102,7 +103,10 @@ def trim_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("deletionTimestamp", "finalizers"):
         if key in metadata:
             slim[key] = metadata[key]
-    images = [{"image": one.get("image", "")} for one in spec.get("containers") or []]
+    images = [
+        {"name": one.get("name", ""), "image": one.get("image", "")}
+        for one in spec.get("containers") or []
+    ]
     status_keys = ("phase", "podIP", "conditions", "containerStatuses", "reason", "message")
     return {
         "metadata": slim,
@@ -120,6 +124,12 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
         if one.get("type") == kind:
             return dict(one)
     return {}
+
+
+def _ours(named: list[Any], component: str) -> Mapping[str, Any]:
+    """The entry of our container, which is named like the component; others are sidecars."""
+    found = next((one for one in named if one.get("name") == component), None)
+    return found or (named[0] if named else {})
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:

@@ -85,6 +85,8 @@ def _author_fault(seen: ServiceObserved) -> Refusal | None:
         what = ", ".join(seen.taken)
         words = f"{what} exists and is not ours: rename the service or remove that object."
         return Refusal(reason="ChildForeign", message=words)
+    if seen.refused:
+        return Refusal(reason="ChildRefused", message=f"The API server: {'; '.join(seen.refused)}")
     if seen.name_conflict is not None:
         return seen.name_conflict
     missing = seen.choice.missing
@@ -99,9 +101,19 @@ def _pod_trouble(seen: ServiceObserved) -> Refusal | None:
     if model.reason == "ModelFailed":
         return Refusal(reason=model.reason, message=model.message)
     trouble = decide_trouble(seen.present)
-    if trouble is None:
-        return None
-    return Refusal(reason=trouble.reason, message=trouble.message)
+    if trouble is not None:
+        return Refusal(reason=trouble.reason, message=trouble.message)
+    words = _replica_failure(seen)
+    return Refusal(reason="ChildRefused", message=f"No pod can be made: {words}") if words else None
+
+
+def _replica_failure(seen: ServiceObserved) -> str:
+    """Why the Deployment's controller can make no pod (a quota, a rule), in its words."""
+    live = seen.children.get(("Deployment", seen.service.metadata.name)) or {}
+    for one in (live.get("status") or {}).get("conditions") or []:
+        if one.get("type") == "ReplicaFailure" and one.get("status") == "True":
+            return str(one.get("message", ""))[:512] or "no reason given"
+    return ""
 
 
 def _stalled(seen: ServiceObserved, why: Refusal) -> Overall:

@@ -68,9 +68,10 @@ class EvidenceStore:
             if found is not None and evidence_head(found, sequence=at.head.sequence) == at.head:
                 return self._stored(purge_uid, found)
             if found is None or not _follows(found, at.head):
-                await self._discard(purge_uid)
+                if found is not None:
+                    await self._discard(purge_uid)
                 found = build(at.head)
-                await self._write_chunks(purge_uid, purge_name, found)
+                await self._write_anew(purge_uid, purge_name, found)
             await self._move_head(at, evidence_head(found, sequence=at.head.sequence + 1))
             return self._stored(purge_uid, found)
 
@@ -98,6 +99,16 @@ class EvidenceStore:
             if item is None:
                 return b"".join(chunks) if chunks else None
             chunks.append((item.get("data") or {}).get(CHUNK_KEY, "").encode())
+
+    async def _write_anew(self, purge_uid: str, purge_name: str, data: bytes) -> None:
+        try:
+            await self._write_chunks(purge_uid, purge_name, data)
+        except KubeError as error:
+            if not error.conflict:
+                raise
+            # A crashed attempt left some chunks and not the first.
+            await self._discard(purge_uid)
+            await self._write_chunks(purge_uid, purge_name, data)
 
     async def _write_chunks(self, purge_uid: str, purge_name: str, data: bytes) -> None:
         # The last chunk is written first: as long as number 0 is missing, nothing counts as there.

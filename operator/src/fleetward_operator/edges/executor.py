@@ -26,6 +26,8 @@ from fleetward_operator.edges.writer import BUNDLE, CHILDREN, Writer
 from fleetward_operator.manifests.manifest import Manifest
 from fleetward_operator.manifests.names import bundle_name
 
+REFUSALS = frozenset({400, 403, 422})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
@@ -38,10 +40,15 @@ class Owner:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run did. `parent_gone`: the service is no longer there, nothing was made."""
+    """What a run did.
+
+    `taken`: children whose names belong to others. `refused`: the API server's words on children
+    that it would not have. `parent_gone`: the service is no longer there, nothing was made.
+    """
 
     announcements: list[Announcement] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     parent_gone: bool = False
 
 
@@ -54,10 +61,10 @@ class Executor:
         self._own_writes = own_writes
 
     async def execute(self, actions: Iterable[ChildAction], *, owner: Owner) -> Outcome:
-        """Carry out actions in order.
+        """Carry out actions in order. One that is refused does not stop the others.
 
         Raises:
-            KubeError: the API server refused one; those before it are done.
+            KubeError: the API server could not be asked; those before it are done.
             NotLeading: the lease is not ours.
         """
         outcome = Outcome()
@@ -73,8 +80,13 @@ class Executor:
                     outcome.parent_gone = True
                     return outcome
                 confirmed = True
-            if await self._apply(action, owner, outcome):
-                applied.append(_label(action.manifest))
+            try:
+                if await self._apply(action, owner, outcome):
+                    applied.append(_label(action.manifest))
+            except KubeError as error:
+                if error.status not in REFUSALS:
+                    raise
+                outcome.refused.append(f"{_label(action.manifest)}: {error.message}"[:512])
         if applied:
             outcome.announcements.append(children_applied(tuple(applied)))
         return outcome

@@ -107,6 +107,10 @@ class App:
             return
         self.workers[worker].queue.add(key)
 
+    def enqueue_later(self, worker: str, key: str, delay_s: float) -> None:
+        """Have a key worked on after a delay, or earlier when there is other news of it."""
+        self.workers[worker].queue.add_later(key, delay_s)
+
     def fault(self) -> str:
         """Why this replica is not fit to take over, or the empty string."""
         if self._store is None:
@@ -168,6 +172,7 @@ class App:
             store,
             catalog,
             enqueue=self.enqueue,
+            enqueue_later=self.enqueue_later,
             release_namespace=self._settings.identity.namespace,
         ).subscribe()
         self.enqueue("fleet", "")

@@ -27,6 +27,8 @@ from fleetward_operator.settings import Settings
 
 Enqueue = Callable[[str, str], None]
 """`enqueue(worker, key)`."""
+EnqueueLater = Callable[[str, str, float], None]
+"""`enqueue_later(worker, key, seconds)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,10 +118,11 @@ class PurgeRun:
         after = self._advance(state, cut)
         # Written before anything is asked of anyone: who existed must survive us.
         await self._keep(after)
-        await self.op.holds.hold(self.identity.uid, after.members)
-        await self._tell(after)
-        await self.op.events.announce(self._item(), purge_started(len(after.members)))
-        self.op.enqueue("fleet", "")
+        await asyncio.gather(
+            self.op.holds.hold(self.identity.uid, after.members),
+            self._tell(after),
+            self.op.events.announce(self._item(), purge_started(len(after.members))),
+        )
         return after
 
     async def _round(self, state: PurgeState, answers: list[Answer]) -> PurgeState:
@@ -166,8 +168,11 @@ class PurgeRun:
         ended = purge_ended(
             completed=completed, digest=state.evidence_digest, message=describe(state)
         )
-        await self.op.events.announce(self._item(), ended)
-        await self.op.holds.release(self.identity.uid, state.members)
+        await asyncio.gather(
+            self.op.events.announce(self._item(), ended),
+            self.op.holds.release(self.identity.uid, state.members),
+        )
+        # Last, so that a leader that dies before still finds which pods to let go.
         await self.op.records.remove(self.identity.uid)
 
     def _advance(self, state: PurgeState, event: PurgeEvent) -> PurgeState:

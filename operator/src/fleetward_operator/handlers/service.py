@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from fleetward_api.errors import FleetwardError
@@ -21,6 +22,7 @@ from fleetward_operator.errors import NotLeading
 from fleetward_operator.handlers.context import Operator
 from fleetward_operator.manifests.names import bundle_name, trust_name
 
+BLOCKED_S = 30.0
 PUSH_DELAYS_S = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0)
 
 
@@ -41,18 +43,22 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
     for announcement in outcome.announcements:
         await op.events.announce(item, announcement)
     await asyncio.gather(_push_due(op, seen, plan), _read_states(op, plan.reads))
-    seen = observe_service(op, key, service, taken=tuple(outcome.taken))
+    seen = replace(
+        observe_service(op, key, service),
+        taken=tuple(outcome.taken),
+        refused=tuple(outcome.refused),
+    )
     plan = plan_service(seen, config=op.config, now=op.clock.now())
     wait = await op.statuses.write(item, before=service.status, after=plan.status)
     if wait is None:
         for announcement in plan.announcements:
             await op.events.announce(item, announcement)
-    return _soonest([wait, _next_look(op, plan)])
+    # Whoever stands in a child's way may go without a word.
+    blocked = BLOCKED_S if outcome.taken or outcome.refused else None
+    return _soonest([wait, blocked, _next_look(op, plan)])
 
 
-def observe_service(
-    op: Operator, key: str, service: InferenceService, *, taken: tuple[str, ...] = ()
-) -> ServiceObserved:
+def observe_service(op: Operator, key: str, service: InferenceService) -> ServiceObserved:
     """What the store, the ledger and the engines' words say about a service now."""
     pods = op.store.pods_of(key)
     for pod in pods:
@@ -68,7 +74,6 @@ def observe_service(
         acks=op.words.acks,
         states=op.words.states,
         push_faults=op.words.faults,
-        taken=taken,
     )
 
 

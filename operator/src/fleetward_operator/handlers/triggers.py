@@ -9,19 +9,27 @@ from fleetward_operator.edges.floors_store import FLOORS
 from fleetward_operator.edges.holds import FINALIZER
 from fleetward_operator.edges.purge_record import PREFIX
 from fleetward_operator.edges.store import Store
-from fleetward_operator.handlers.context import Enqueue
+from fleetward_operator.handlers.context import Enqueue, EnqueueLater
 from fleetward_operator.manifests.names import SERVICE_LABEL
 from fleetward_operator.manifests.trust import RELEASE_TRUST
 
 KubeObject = dict[str, Any]
+AFTER_FLOORS_S = 1.0
 
 
 class Triggers:
     """Subscribes to every informer."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, *, enqueue: Enqueue, release_namespace: str
+        self,
+        store: Store,
+        catalog: Catalog,
+        *,
+        enqueue: Enqueue,
+        enqueue_later: EnqueueLater,
+        release_namespace: str,
     ) -> None:
+        self._enqueue_later = enqueue_later
         self._store = store
         self._catalog = catalog
         self._enqueue = enqueue
@@ -77,7 +85,8 @@ class Triggers:
         elif name in {FLOORS, RELEASE_TRUST}:
             self._enqueue("fleet", "")
             for service in self._store.keys("InferenceService") if name == FLOORS else ():
-                self._enqueue("service", service)
+                # The purge that raised them is fencing its members right now and goes first.
+                self._enqueue_later("service", service, AFTER_FLOORS_S)
         elif not name.startswith(PREFIX):
             self._child(key, old, new)
 
