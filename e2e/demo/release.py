@@ -7,7 +7,7 @@ from pathlib import Path
 
 from e2e.cluster.errors import CommandFailed
 from e2e.demo.place import RELEASE_NAMESPACE, DemoError, Place
-from e2e.demo.waiting import KubeObject, read, rolled_out, wait_for
+from e2e.demo.waiting import KubeObject, read, rolled_out, wait_for, wait_pods_gone
 from e2e.images.plan import ImageSet
 
 RELEASE = "fleetward"
@@ -99,6 +99,7 @@ def wait_part(place: Place, part: str, *, image: str) -> None:
         seconds=PART_SECONDS,
         say=say,
     )
+    wait_pods_gone(place, pods)
 
 
 def crash_words(pod: KubeObject, *, image: str) -> str:

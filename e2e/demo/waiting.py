@@ -58,7 +58,10 @@ def wait_for(
 
 
 def wait_service(place: Place, namespace: str, name: str, *, image: str) -> None:
-    """Wait until the service is Ready and every replica runs ``image``."""
+    """Wait until the service is Ready, every replica runs ``image`` and no older pod is left.
+
+    An old pod that drains may vanish in the middle of a purge, which then cannot vouch for it.
+    """
     path = f"{GROUP}/namespaces/{namespace}/inferenceservices/{name}"
     deployment = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
     wait_for(
@@ -69,6 +72,25 @@ def wait_service(place: Place, namespace: str, name: str, *, image: str) -> None
         say=lambda _deployment: message_of(place, path),
     )
     wait_for(place, path, done=service_ready, seconds=SERVICE_SECONDS, say=message_in)
+    labels = f"fleetward.io/service={name}"
+    wait_pods_gone(place, f"/api/v1/namespaces/{namespace}/pods?labelSelector={labels}")
+
+
+def wait_pods_gone(place: Place, pods: str) -> None:
+    """Wait until none of these pods is on its way out."""
+    wait_for(
+        place,
+        pods,
+        done=lambda found: not ending(found),
+        seconds=SERVICE_SECONDS,
+        say=lambda found: f"old pods end: {', '.join(ending(found))}" if ending(found) else "",
+    )
+
+
+def ending(pods: KubeObject) -> list[str]:
+    """Names of the pods of a list that are being deleted."""
+    metadata = (pod["metadata"] for pod in pods.get("items") or ())
+    return [str(each["name"]) for each in metadata if each.get("deletionTimestamp")]
 
 
 def rolled_out(deployment: KubeObject, *, image: str) -> bool:

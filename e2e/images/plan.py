@@ -72,8 +72,8 @@ def plan_image(
     arguments: tuple[tuple[str, str], ...] = ()
     facts = {"base": base}
     if recipe is ENGINE:
-        arguments = (("TORCH", settings.torch), ("MODEL", settings.model))
-        facts |= {"wheels": ",".join(torch_wheels(settings))}
+        wheels = " ".join(torch_wheels(settings))
+        arguments = (("TORCH", settings.torch), ("MODEL", settings.model), ("WHEELS", wheels))
     facts |= dict(arguments)
     deps_files = [checkout / recipe.dockerfile, *(checkout / lock for lock in recipe.locks)]
     deps = reference(f"{recipe.name}-deps", content_hash(deps_files, root=checkout, facts=facts))
