@@ -1,0 +1,139 @@
+"""Leadership: at no instant may two candidates write."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetward_kube import KubeClient
+from fleetward_operator.edges.lease import Clocks, Leadership, LeaseTerms
+from tests.support.object_api import ObjectApi
+
+DURATION, DEADLINE = 15.0, 10.0
+
+
+@dataclass
+class Time:
+    """Seconds, as the test sets them."""
+
+    now: float = 0.0
+
+
+def candidate(api: ObjectApi, name: str, time: Time, *, wall_skew: float = 0.0) -> Leadership:
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    clocks = Clocks(
+        monotonic=lambda: time.now,
+        wall=lambda: start + dt.timedelta(seconds=time.now + wall_skew),
+    )
+    terms = LeaseTerms(namespace="n", identity=name, duration_s=DURATION, renew_deadline_s=DEADLINE)
+    return Leadership(cast("KubeClient", api), terms, clocks)
+
+
+def holder(api: ObjectApi) -> Any:
+    (lease,) = api.objects.values()
+    return lease["spec"]["holderIdentity"]
+
+
+async def test_the_first_holds_it_and_the_second_waits() -> None:
+    api, time = ObjectApi(), Time()
+    first, second = candidate(api, "first", time), candidate(api, "second", time)
+    await first._round()
+    await second._round()
+    assert (first.may_write(), second.may_write()) == (True, False)
+    assert holder(api) == "first"
+
+
+async def test_a_holder_that_falls_silent_loses_the_right_before_another_gains_it() -> None:
+    api, time = ObjectApi(), Time()
+    first, second = candidate(api, "first", time), candidate(api, "second", time)
+    await first._round()
+    await second._round()
+    time.now = DEADLINE
+    assert not first.may_write()
+    await second._round()
+    assert not second.may_write()
+    time.now = DURATION
+    await second._round()
+    assert (first.may_write(), second.may_write()) == (False, True)
+    # The first wakes up: it sees the other's name and stays out.
+    await first._round()
+    assert not first.may_write()
+    assert holder(api) == "second"
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    api, time = ObjectApi(), Time()
+    first, second = candidate(api, "first", time), candidate(api, "second", time)
+    await first._round()
+    await first.release()
+    assert not first.may_write()
+    await second._round()
+    assert second.may_write()
+
+
+async def test_a_container_that_restarts_in_its_pod_need_not_wait() -> None:
+    api, time = ObjectApi(), Time()
+    await candidate(api, "pod", time)._round()
+    again = candidate(api, "pod", time)
+    assert not again.may_write()
+    await again._round()
+    assert again.may_write()
+
+
+async def test_an_api_server_that_is_away_costs_the_right_in_time() -> None:
+    api, time = ObjectApi(), Time()
+    first = candidate(api, "first", time)
+    await first._round()
+    api.away = True
+    time.now = 5.0
+    await first._round()
+    assert first.may_write()
+    time.now = DEADLINE
+    assert not first.may_write()
+
+
+async def test_running_ends_when_a_lease_once_held_is_lost() -> None:
+    api, time = ObjectApi(), Time()
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    terms = LeaseTerms(namespace="n", identity="first", retry_s=0.001)
+    first = Leadership(
+        cast("KubeClient", api), terms, Clocks(monotonic=lambda: time.now, wall=lambda: start)
+    )
+
+    async def fall_silent() -> None:
+        await first.acquired.wait()
+        api.away = True
+        time.now = DEADLINE + 1
+
+    await asyncio.wait_for(asyncio.gather(first.run(), fall_silent()), 10)
+    assert not first.may_write()
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["first", "second", "away", "back"]), st.floats(0, 20)), max_size=60
+)
+
+
+@settings(deadline=None)
+@given(steps, st.floats(-300, 300))
+async def test_never_two_at_once_whatever_stops_and_starts(
+    story: list[tuple[str, float]], skew: float
+) -> None:
+    api, time = ObjectApi(), Time()
+    both = {
+        "first": candidate(api, "first", time),
+        "second": candidate(api, "second", time, wall_skew=skew),
+    }
+    for what, pause in story:
+        if what in both:
+            await both[what]._round()
+        else:
+            api.away = what == "away"
+        assert sum(one.may_write() for one in both.values()) <= 1
+        time.now += pause
+        assert sum(one.may_write() for one in both.values()) <= 1

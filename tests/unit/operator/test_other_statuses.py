@@ -1,0 +1,206 @@
+"""The statuses of tenants, policies and purges."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetward_api.condition_types import condition_types, undocumented
+from fleetward_api.conditions import find_condition
+from fleetward_api.resources import CachePurge, Tenant
+from fleetward_operator.core.gate import Refusal
+from fleetward_operator.core.policy_plan import Follower, plan_policy
+from fleetward_operator.core.purge.plan import (
+    LOST_RECORD,
+    PurgePlan,
+    first_state,
+    plan_purge,
+)
+from fleetward_operator.core.purge.report import (
+    build_purge_status,
+    invalid_purge_status,
+    refused_status,
+)
+from fleetward_operator.core.purge.state import Member, Phase, PurgeState, Standing
+from fleetward_operator.core.tenant_plan import plan_tenant
+from tests.support.operator_facts import NOW, policy
+
+SECRETS = {"one": frozenset({"key"}), "two": frozenset({"other"})}
+
+
+def tenant(*keys: dict[str, Any], deleting: bool = False) -> Tenant:
+    metadata: dict[str, Any] = {"name": "alpha", "uid": "t", "generation": 2}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return Tenant.parse(
+        {
+            "apiVersion": "fleetward.io/v1alpha1",
+            "kind": "Tenant",
+            "metadata": metadata,
+            "spec": {"apiKeys": list(keys)},
+        }
+    )
+
+
+def key(name: str, held_in: str = "one", **more: Any) -> dict[str, Any]:
+    return {"name": name, "secretRef": {"name": held_in}, **more}
+
+
+@pytest.mark.parametrize(
+    ("keys", "ready", "all_ready"),
+    [
+        ([], "False/NoKeys", "False/NoKeys"),
+        ([key("a")], "True/KeysWork", "True/AllKeysWork"),
+        ([key("a"), key("b", "gone")], "True/KeysWork", "False/KeysMissing"),
+        ([key("a", "gone")], "False/KeysMissing", "False/KeysMissing"),
+        ([key("a", "two")], "False/KeysMissing", "False/KeysMissing"),
+        (
+            [key("a", expiresAt="2025-01-01T00:00:00Z")],
+            "False/KeysExpired",
+            "False/KeysExpired",
+        ),
+    ],
+)
+def test_a_tenants_keys_are_judged_by_secret_and_expiry(
+    keys: list[dict[str, Any]], ready: str, all_ready: str
+) -> None:
+    status = plan_tenant(tenant(*keys), SECRETS, key_namespace="keys", now=NOW).status
+    found = {one.type: f"{one.status}/{one.reason}" for one in status.conditions}
+    assert found == {"Ready": ready, "KeysReady": all_ready}
+    assert undocumented("Tenant", status.conditions) == ()
+    assert status.keys == len(keys)
+
+
+def test_a_key_wakes_its_tenant_when_it_expires() -> None:
+    soon = (NOW + dt.timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    plan = plan_tenant(tenant(key("a", expiresAt=soon)), SECRETS, key_namespace="keys", now=NOW)
+    assert plan.requeue_after == 301.0
+    assert plan.status.ready_keys == 1
+
+
+def test_a_tenant_on_its_way_out_says_so() -> None:
+    plan = plan_tenant(tenant(key("a"), deleting=True), SECRETS, key_namespace="keys", now=NOW)
+    ready = find_condition(plan.status.conditions, "Ready")
+    assert ready is not None
+    assert ready.reason == "Deleting"
+
+
+@pytest.mark.parametrize(
+    ("followers", "default", "verdict"),
+    [
+        ([], "", "True/Unused"),
+        ([Follower(name="a", generation=3)], "", "True/InUse"),
+        ([Follower(name="a", generation=2)], "", "False/WaitingForAcks"),
+        ([Follower(name="a", generation=3), Follower(name="b", generation=0)], "", "False/Wai"),
+    ],
+)
+def test_a_policy_is_in_use_when_all_followers_have_this_generation(
+    followers: list[Follower], default: str, verdict: str
+) -> None:
+    status = plan_policy(policy("strict"), followers, default_name=default, now=NOW)
+    (ready,) = status.conditions
+    assert f"{ready.status}/{ready.reason}".startswith(verdict)
+    assert undocumented("CachePolicy", status.conditions) == ()
+    assert status.services == len(followers)
+
+
+def test_a_second_default_says_which_is_older() -> None:
+    second = policy("second", namespaceDefault=True)
+    status = plan_policy(second, [], default_name="first", now=NOW)
+    assert status.conditions[0].reason == "NotDefault"
+    assert "CachePolicy first is older" in status.conditions[0].message
+
+
+def purge(**spec: Any) -> CachePurge:
+    return CachePurge.parse(
+        {
+            "apiVersion": "fleetward.io/v1alpha1",
+            "kind": "CachePurge",
+            "metadata": {
+                "name": "wipe",
+                "uid": "p",
+                "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"tenant": "alpha", "reason": "asked to", **spec},
+        }
+    )
+
+
+def test_a_purge_has_until_its_deadline_from_its_making() -> None:
+    plan = plan_purge(purge(deadline="2m"))
+    assert isinstance(plan, PurgePlan)
+    made = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
+    assert (plan.scope.tenant, plan.widened_to, plan.deadline) == ("alpha", "", made + 120)
+
+
+def test_a_selector_is_widened_or_refused() -> None:
+    widened = plan_purge(purge(serviceSelector={}))
+    assert isinstance(widened, PurgePlan)
+    assert widened.widened_to == "all services"
+    refusal = plan_purge(purge(serviceSelector={}, onCoarseIsolation="Refuse"))
+    assert isinstance(refusal, Refusal)
+    status = refused_status(purge(), refusal, now=NOW)
+    assert (status.phase, status.not_covered[0].subject) == ("Incomplete", "everything")
+    assert undocumented("CachePurge", status.conditions) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "caveats"),
+    [(None, ()), ("Pending", ()), ("Fencing", (LOST_RECORD,)), ("Purging", (LOST_RECORD,))],
+)
+def test_a_record_that_was_lost_is_never_forgiven(
+    before: str | None, caveats: tuple[str, ...]
+) -> None:
+    plan = plan_purge(purge())
+    assert isinstance(plan, PurgePlan)
+    assert first_state(plan, phase_before=before).caveats == caveats
+
+
+standings = st.sampled_from([Standing.EXPECTED, Standing.FENCED, Standing.DEAD, Standing.UNPROVED])
+states = st.builds(
+    PurgeState,
+    phase=st.sampled_from(list(Phase)),
+    deadline=st.just(9.0),
+    started_at=st.sampled_from([0.0, 1.0]),
+    caveats=st.sampled_from([(), (LOST_RECORD,)]),
+    members=st.lists(
+        st.builds(
+            Member,
+            kind=st.sampled_from(["engine", "gateway"]),
+            namespace=st.just("apps"),
+            name=st.text("ab", min_size=1, max_size=3),
+            uid=st.uuids().map(str),
+            standing=standings,
+            detail=st.sampled_from(["", "the deadline passed while waiting for its receipt"]),
+        ),
+        max_size=4,
+        unique_by=lambda one: one.uid,
+    ).map(tuple),
+)
+
+
+@given(states)
+def test_a_purges_status_is_whole_documented_and_steady(state: PurgeState) -> None:
+    def status_of(subject: CachePurge, now: dt.datetime) -> Any:
+        return build_purge_status(subject, state, scope_digest="a" * 64, widened_to="", now=now)
+
+    status = status_of(purge(), NOW)
+    assert undocumented("CachePurge", status.conditions) == ()
+    assert [one.type for one in status.conditions] == [
+        one.type for one in condition_types("CachePurge")
+    ]
+    again = status_of(purge().model_copy(update={"status": status}), NOW + dt.timedelta(minutes=1))
+    assert again == status
+    if status.phase == "Completed":
+        assert find_condition(status.conditions, "Failed").status == "False"  # type: ignore[union-attr]
+
+
+def test_an_unreadable_purge_does_not_run_and_says_why() -> None:
+    status = invalid_purge_status("spec.user: no", before=purge().status, generation=1, now=NOW)
+    assert undocumented("CachePurge", status.conditions) == ()
+    assert status.phase is None
