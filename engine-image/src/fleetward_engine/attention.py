@@ -61,7 +61,7 @@ class PagedKv:
 
     def zero(self, blocks: Sequence[int]) -> None:
         """Overwrite blocks in every layer; on a GPU, wait until it is done."""
-        self._data[:, torch.tensor(blocks, device=self._data.device)] = 0
+        self._data.index_fill_(1, torch.tensor(blocks, device=self._data.device), 0)
         if self._data.is_cuda:
             torch.cuda.synchronize(self._data.device)
 

@@ -95,8 +95,11 @@ class BlockPool:
             del self._idle[block]
         self._ref_counts[block] += 1
 
-    def release(self, block: int, *, scrub: bool = False) -> None:
-        """Drop one user; the last one leaves the block retained, or free (overwritten if asked)."""
+    def release(self, block: int) -> None:
+        """Drop one user; the last one leaves the block retained, or free and to be overwritten.
+
+        So no bytes outlive their request but those that the index accounts for, with their TTL.
+        """
         if self._ref_counts[block] < 1:
             raise RuntimeError(f"block {block} has no user to release")
         self._ref_counts[block] -= 1
@@ -106,8 +109,7 @@ class BlockPool:
             self._idle[block] = None
         else:
             self._free.append(block)
-            if scrub:
-                self.scrub(block)
+            self.scrub(block)
 
     def retain(self, block: int) -> None:
         """Keep the block's content after its last user: it is in the index now."""
@@ -116,7 +118,10 @@ class BlockPool:
         self._retained[block] = True
 
     def forget(self, block: int) -> None:
-        """Undo `retain`: the block left the index; without users it is free at once."""
+        """Undo `retain`: the block left the index; without users it is free at once.
+
+        Its bytes stay until it is scrubbed or written by its next user.
+        """
         if not self._retained[block]:
             raise RuntimeError(f"block {block} is not retained")
         self._retained[block] = False

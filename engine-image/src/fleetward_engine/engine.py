@@ -219,6 +219,10 @@ class Engine:
             raise AssertionError("a request is in no queue, or in two")
         if any(sequence.block_table for sequence in self._scheduler.waiting):
             raise AssertionError("a waiting sequence holds blocks")
+        for queue in (self._scheduler.running, self._scheduler.waiting):
+            orders = [sequence.order for sequence in queue]
+            if orders != sorted(orders):
+                raise AssertionError(f"a queue is out of order: {orders}")
 
     def _below(self, scope: Scope, floor: int) -> list[Generation]:
         contexts = [(each, each.sequence.request.cache) for each in self._generations.values()]
@@ -264,8 +268,7 @@ class Engine:
 
     def _advance(self, sequence: Sequence, sampled: Sampled, now: float) -> RequestOutput:
         generation = self._generations[sequence.request.request_id]
-        failed = sampled.token_id is None
-        if failed:
+        if sampled.token_id is None:
             self._counters.failed_logits += 1
         else:
             self._kv_cache.commit(sequence, now)
@@ -275,7 +278,7 @@ class Engine:
         output = generation.advance(sampled)
         if output.finish_reason is not None:
             del self._generations[generation.request_id]
-            self._scheduler.remove(sequence, failed=failed)
+            self._scheduler.remove(sequence)
         return output
 
 

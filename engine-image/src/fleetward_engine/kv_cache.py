@@ -1,8 +1,7 @@
 """Block pool and prefix index as one: the only place where blocks change hands.
 
-Scrub rules: a block is overwritten before another scope writes into it, when it expires, when a
-purge removes it, and when a request that may leave nothing behind (no-store, failed, or fenced)
-lets it go.
+Scrub rules: a block is overwritten when its last user lets it go and the index doesn't hold it,
+when it expires, when a purge removes it, and before another scope writes into it.
 """
 
 from __future__ import annotations
@@ -98,12 +97,10 @@ class KvCache:
                 self.pool.retain(block)
         sequence.num_committed = full
 
-    def release(self, sequence: Sequence, *, failed: bool = False) -> None:
+    def release(self, sequence: Sequence) -> None:
         """Take a sequence's blocks back; tails first, so that prefixes are evicted last."""
-        context = sequence.request.cache
-        scrub = failed or not context.store or self.fenced(context)
         for block in reversed(sequence.block_table):
-            self.pool.release(block, scrub=scrub)
+            self.pool.release(block)
         sequence.restart()
 
     def expire(self, now: float) -> int:

@@ -64,11 +64,11 @@ class Scheduler:
         """Queue a new sequence behind all others."""
         self.waiting.append(sequence)
 
-    def remove(self, sequence: Sequence, *, failed: bool = False) -> None:
+    def remove(self, sequence: Sequence) -> None:
         """Take a sequence out of whichever queue it is in, and its blocks back."""
         if sequence in self.running:
             self.running.remove(sequence)
-            self._kv_cache.release(sequence, failed=failed)
+            self._kv_cache.release(sequence)
         else:
             self.waiting.remove(sequence)
 
@@ -92,8 +92,8 @@ class Scheduler:
             if position < len(self.running) and self.running[position] is sequence:
                 budget -= self._take(sequence, budget, scheduled)
                 position += 1
-        if preempted == 0:
-            self._admit(now, budget, scheduled)
+        # A sequence preempted above can't come back in this step: it needs more than it gave.
+        self._admit(now, budget, scheduled)
         return SchedulerOutput(tuple(scheduled), preempted)
 
     def _admit(self, now: float, budget: int, scheduled: list[ScheduledSequence]) -> None:

@@ -8,7 +8,7 @@ output, exactly as with a real model, and time passes as the profile says.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class SimulatedRunner:
         """Overwrite the blocks' tokens with zeros."""
         self._kv[list(blocks)] = 0
 
-    def holds_nothing(self, blocks: Sequence[int]) -> bool:
+    def holds_nothing(self, blocks: Iterable[int]) -> bool:
         """Whether every slot of these blocks is zero (what a purge must leave)."""
         return not self._kv[list(blocks)].any()
 

@@ -91,22 +91,35 @@ def test_free_blocks_cannot_be_shared_or_retained_and_used_ones_not_overwritten(
         pool.scrub(1)
 
 
-def test_only_a_change_of_scope_overwrites_on_allocation() -> None:
+def test_a_released_block_is_overwritten_unless_it_is_retained() -> None:
+    pool = BlockPool(2)
+    kept, dropped = pool.allocate(A), pool.allocate(A)
+    pool.retain(kept)
+    pool.release(kept)
+    pool.release(dropped)
+    assert pool.take_dirty() == [dropped]
+    assert pool.take_dirty() == []
+
+
+def test_an_evicted_block_is_overwritten_when_it_changes_scope() -> None:
     pool = BlockPool(1)
-    pool.release(pool.allocate(A))
-    pool.release(pool.allocate(Owner(ACME, 1)))
-    assert pool.take_dirty() == []
-    block = pool.allocate(B)
-    assert pool.take_dirty() == [block]
-    assert pool.take_dirty() == []
+    for owner, dirty in ((Owner(ACME, 1), []), (B, [1])):
+        pool.retain(pool.allocate(owner))
+        pool.release(1)
+        pool.forget(1)
+        pool.allocate(A if owner.scope == ACME else Owner(ACME, 2))
+        assert pool.take_dirty() == dirty
+        pool.release(1)
+        pool.take_dirty()
 
 
-def test_owned_below_sees_used_retained_and_free_blocks_until_overwritten() -> None:
+def test_owned_below_sees_used_retained_and_forgotten_blocks_until_overwritten() -> None:
     pool = BlockPool(4)
     used, retained, freed = (pool.allocate(A) for _ in range(3))
-    pool.retain(retained)
-    pool.release(retained)
-    pool.release(freed)
+    for block in (retained, freed):
+        pool.retain(block)
+        pool.release(block)
+    pool.forget(freed)
     assert pool.owned_below(ACME, 1) == [used, retained, freed]
     assert pool.owned_below(ACME, 0) == []
     assert pool.owned_below(BETA, 1) == []

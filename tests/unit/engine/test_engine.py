@@ -84,6 +84,27 @@ def test_the_last_prompt_token_is_always_computed() -> None:
     assert bench.run(make_request("b", range(16)))[0].cached_tokens == 12
 
 
+def test_a_block_is_found_only_behind_the_same_beginning() -> None:
+    bench = make_bench()
+    bench.run(make_request("a", range(12)))
+    later, other = make_request("b", range(4, 12)), make_request("c", [9, *range(1, 12)])
+    assert [out.cached_tokens for out in bench.run(later, other)] == [0, 0]
+    assert bench.run(make_request("d", range(12)))[0].cached_tokens == 8
+
+
+def test_the_youngest_gives_way_even_after_an_older_one_was_preempted() -> None:
+    bench = make_bench(num_blocks=6)
+    for name in "ab":
+        bench.engine.add_request(make_request(name, [ord(name)] * 8, max_tokens=9, cached=False))
+    bench.step()
+    bench.engine.preempt("a")
+    finished = []
+    while bench.engine.has_work:
+        finished += [out.request_id for out in bench.step() if out.finish_reason]
+    assert finished == ["a", "b"]
+    assert bench.engine.stats().preemptions > 1
+
+
 def test_generated_text_is_reused_by_the_next_turn() -> None:
     bench = make_bench()
     bench.run(make_request("a", range(6), max_tokens=11))
@@ -208,6 +229,9 @@ def test_logits_that_are_not_finite_fail_their_request_only_and_leave_no_cache()
     assert bad.error is not None
     assert "not finite" in bad.error
     assert bench.engine.stats().failed_logits == 1
+    held = set(bench.runner._kv.reshape(-1).tolist())
+    assert 201 not in held
+    assert 101 in held
     bench.runner.run = healthy  # type: ignore[method-assign]
     again = bench.run(make_request("bad2", [200] * 20), make_request("good2", [100] * 20))
     assert [out.cached_tokens for out in again] == [0, 16]

@@ -122,12 +122,21 @@ class EngineMachine(RuleBasedStateMachine):
         assert self.bench.engine.probe(sorted(self.removed_keys)) == 0
 
     @invariant()
+    def nothing_from_below_a_floor_outlives_its_request(self) -> None:
+        pool = self.bench.engine._kv_cache.pool
+        for scope, floor in zip(SCOPES, self.floors, strict=True):
+            assert self.bench.engine.recount(scope, floor) == 0
+            assert all(pool.ref_count(block) > 0 for block in pool.owned_below(scope, floor))
+
+    @invariant()
     def bytes_belong_to_their_owner(self) -> None:
         pool, kv = self.bench.engine._kv_cache.pool, self.bench.runner._kv
         assert not kv[0].any()
         for block in range(1, pool.num_blocks + 1):
             owner = pool.owner(block)
             held = {int(token) - 1 for token in kv[block] if token}
+            if pool.ref_count(block) == 0 and not pool.is_retained(block):
+                assert owner is None, f"block {block} is free and still owned"
             if owner is None:
                 assert not held, f"block {block} belongs to nobody and holds {held}"
             else:

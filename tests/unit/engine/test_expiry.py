@@ -49,6 +49,8 @@ def test_use_moves_deadlines_and_discarded_things_never_come_back(
             kept.append(thing)
     expired = queue.pop_expired(now)
     assert {id(t) for t in expired} == {id(t) for t in kept if t.deadline <= now}
+    rest = queue.pop_expired(31.0)
+    assert {id(t) for t in rest} == {id(t) for t in kept if t.deadline > now}
 
 
 def test_a_deadline_moved_earlier_is_kept_once_refiled() -> None:

@@ -48,7 +48,6 @@ def test_expired_blocks_are_overwritten_without_any_request() -> None:
     assert not bench.runner.holds_nothing(range(65))
     bench.clock.advance(10.0)
     assert bench.engine.expire(bench.clock.now) == 5
-    bench.engine.purge(ACME, 1, scrub=True)
     assert bench.runner.holds_nothing(range(65))
 
 
@@ -96,9 +95,8 @@ def test_a_purge_removes_and_overwrites_one_scope_and_spares_the_other() -> None
     cached(bench, "2", scope=BETA)
     counts = bench.engine.purge(ACME, 1, scrub=True)
     assert counts.index_entries == len(counts.removed_keys) == 5
-    # The tail block was never in the index; its bytes go all the same.
-    assert counts.blocks == 6
-    assert counts.bytes == 6 * bench.runner.block_bytes
+    assert counts.blocks == 5
+    assert counts.bytes == 5 * bench.runner.block_bytes
     assert counts.blocks_in_use == 0
     assert counts.inserted - counts.evicted - counts.expired == counts.counts.removed
     assert bench.engine.probe(counts.removed_keys) == 0
@@ -121,7 +119,7 @@ def test_without_scrub_keys_go_and_bytes_stay_counted_as_residue() -> None:
     cached(bench, "1")
     counts = bench.engine.purge(ACME, 1, scrub=False)
     assert (counts.index_entries, counts.blocks, counts.bytes) == (5, 0, 0)
-    assert bench.engine.residue(ACME, 1) == 6
+    assert bench.engine.residue(ACME, 1) == 5
     assert cached(bench, "2", floor=1) == 0
 
 
@@ -184,9 +182,20 @@ def test_requests_in_flight_can_be_aborted_and_say_so() -> None:
 def test_a_block_that_changes_scope_is_overwritten_first() -> None:
     bench = make_bench(num_blocks=6)
     cached(bench, "1")
-    bench.run(make_request("2", [99], scope=BETA, max_tokens=1))
-    block = bench.engine._kv_cache.pool.owned_below(BETA, 1)
-    assert (bench.runner._kv[block] != 0).sum() == 1
+    for number in range(6):
+        bench.engine.add_request(make_request(str(10 + number), [99], scope=BETA, max_tokens=2))
+    bench.step()
+    blocks = bench.engine._kv_cache.pool.owned_below(BETA, 1)
+    assert len(blocks) == 6
+    assert (bench.runner._kv[blocks] != 0).sum() == 6
+
+
+def test_what_a_request_leaves_outside_the_index_is_overwritten_when_it_ends() -> None:
+    bench = make_bench()
+    cached(bench, "1")
+    held = bench.engine._kv_cache.pool.owned_below(ACME, 1)
+    assert len(held) == bench.engine.stats().cached_blocks == 5
+    assert bench.runner.holds_nothing(set(range(65)) - set(held))
 
 
 @pytest.mark.parametrize("after", [1, 5])
