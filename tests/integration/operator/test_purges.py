@@ -199,3 +199,16 @@ async def test_lost_floors_rotate_the_epoch_and_never_go_back(world: World) -> N
         await purge(world, "again")
         found = await ending(world, "again")
         assert (found["status"]["phase"], found["status"]["floor"]) == ("Completed", 2)
+
+
+async def test_a_lost_epoch_secret_never_brings_its_number_back(world: World) -> None:
+    async with world.operator():
+        await two_engines_and_a_gateway(world)
+    await world.delete("Secret", "fleetward-cache-epoch", world.release)
+    async with world.operator(pod="operator-1"):
+
+        async def second_epoch() -> bool:
+            bundles = [member.bundle for member in world.members.values()]
+            return all(b.epoch == 2 for b in bundles if isinstance(b, PolicyBundle))
+
+        await until(second_epoch, what="the next epoch")

@@ -1,10 +1,35 @@
-"""Floors and epoch at start, and again whenever the floors are lost."""
+"""Floors and epoch at start, and again whenever they are lost."""
 
 from __future__ import annotations
 
-from fleetward_api.floors import Floors
+from dataclasses import dataclass
+
+from fleetward_api.bundle import PolicyBundle
+from fleetward_api.floors import Floors, merge_floors
 from fleetward_operator.edges.fleet import Fleet
 from fleetward_operator.edges.release_keys import Epoch, SecretStore
+from fleetward_operator.edges.store import Store
+from fleetward_operator.manifests.bundle import BUNDLE_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The largest floors and epoch that any service's ConfigMap still tells."""
+
+    floors: Floors
+    epoch: int
+
+
+def told_by_bundles(store: Store) -> Told:
+    """What is left to go by when our own records are gone."""
+    floors, epoch = Floors(), 0
+    for key in store.keys("ConfigMap"):
+        item = store.get("ConfigMap", key) or {}
+        text = (item.get("data") or {}).get(BUNDLE_KEY)
+        bundle = _bundle_in(text) if text else None
+        if bundle is not None:
+            floors, epoch = merge_floors(floors, bundle.floors), max(epoch, bundle.epoch)
+    return Told(floors, epoch)
 
 
 async def settle_floors(
@@ -18,14 +43,19 @@ async def settle_floors(
     Args:
         fleet: the fleet.
         secrets: where the epoch's Secret is kept.
-        fresh_epoch: the epoch was made just now, so that no cache can exist: a first start.
+        fresh_epoch: the epoch was made just now, so that nothing can have been made under it.
     """
     if await fleet.floors.read() is not None:
         return fleet.epoch, False
-    epoch = fleet.epoch
-    if not fresh_epoch:
-        epoch = await secrets.rotate_epoch(epoch)
-    told = fleet.floors_told()
-    first = Floors() if fresh_epoch else told.model_copy(update={"version": told.version + 1})
+    epoch = fleet.epoch if fresh_epoch else await secrets.rotate_epoch(fleet.epoch)
+    told = told_by_bundles(fleet.store).floors
+    first = told.model_copy(update={"version": told.version + 1}) if told.version else Floors()
     await fleet.floors.start_over(first)
     return epoch, not fresh_epoch
+
+
+def _bundle_in(text: str) -> PolicyBundle | None:
+    try:
+        return PolicyBundle.model_validate_json(text)
+    except ValueError:
+        return None

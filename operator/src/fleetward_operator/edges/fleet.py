@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fleetward_api.bundle import EpochSecret, PolicyBundle
-from fleetward_api.floors import Floors, merge_floors
 from fleetward_api.resources import InferenceService
 from fleetward_operator.core.policy import (
     InForce,
@@ -19,7 +18,6 @@ from fleetward_operator.edges.catalog import Catalog
 from fleetward_operator.edges.floors_store import FloorsStore
 from fleetward_operator.edges.release_keys import Epoch, ReleaseKeys
 from fleetward_operator.edges.store import Store
-from fleetward_operator.manifests.bundle import BUNDLE_KEY
 from fleetward_operator.manifests.names import bundle_name
 
 
@@ -76,20 +74,3 @@ class Fleet:
             return self.bundle(service)
         last = self.ledger.last(service_uid)
         return last and self.ledger.settle(last_bundle_content(last, fleet=self.in_force))
-
-    def floors_told(self) -> Floors:
-        """The largest floors that any service's ConfigMap tells; for when our own are lost."""
-        told = Floors()
-        for key in self.store.keys("ConfigMap"):
-            item = self.store.get("ConfigMap", key) or {}
-            text = (item.get("data") or {}).get(BUNDLE_KEY)
-            if text:
-                told = merge_floors(told, _floors_in(text))
-        return told
-
-
-def _floors_in(text: str) -> Floors:
-    try:
-        return PolicyBundle.model_validate_json(text).floors
-    except ValueError:
-        return Floors()

@@ -95,13 +95,13 @@ class SecretStore:
                 "to have new keys made"
             ) from fault
 
-    async def epoch(self) -> tuple[Epoch, bool]:
-        """The cache epoch, and whether it was made just now."""
+    async def epoch(self, *, above: int = 0) -> tuple[Epoch, bool]:
+        """The cache epoch, and whether it was made just now, as the number after `above`."""
         made: list[bool] = []
 
         def fresh() -> dict[str, bytes]:
             made.append(True)
-            return self._epoch_data(1)
+            return self._epoch_data(above + 1)
 
         return _epoch_of(await self._ensure(EPOCH_SECRET, fresh)), bool(made)
 
