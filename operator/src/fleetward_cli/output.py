@@ -42,4 +42,4 @@ def build_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def console() -> Console:
     """Bound to the stdout of this moment. Markup in values is text, not markup."""
-    return Console(markup=False, highlight=False)
+    return Console(markup=False, emoji=False, highlight=False)
