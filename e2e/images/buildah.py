@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from e2e.cluster.commands import run, succeeds
 from e2e.cluster.errors import CommandFailed
 from e2e.images.settings import CERTIFICATE_BUNDLE, CERTIFICATES, ImageSettings
 
-RUN_FOLDER = Path("/run/fleetward-images")
+RUN_FOLDERS = Path("/run/fleetward-images")
 CERTIFICATES_BOUND = f"{CERTIFICATES}:{CERTIFICATES}:ro"
 
 
@@ -66,7 +67,9 @@ class Buildah:
         return sorted(name for image in images for name in image.get("names") or [])
 
     def _command(self, words: Sequence[str]) -> list[str]:
-        places = ["--root", str(self.storage), "--runroot", str(RUN_FOLDER)]
+        # Each storage has a run folder of its own: what it says of mounts is about that storage.
+        mark = hashlib.sha256(str(self.storage).encode()).hexdigest()[:12]
+        places = ["--root", str(self.storage), "--runroot", str(RUN_FOLDERS / mark)]
         return ["buildah", *places, "--storage-driver", "overlay", *words]
 
     def _environment(self) -> Mapping[str, str]:

@@ -44,6 +44,23 @@ def load_images(images: ImageSet, *, steps: Steps, settings: ImageSettings | Non
     for name in absent:
         with steps.step(f"import {name}"):
             send(exported[name], layers=layers, settings=chosen)
+    forget_unused(wanted, settings=chosen)
+
+
+def forget_unused(wanted: tuple[str, ...], *, settings: ImageSettings) -> None:
+    """Drop images of other inputs that no container runs: each may hold gigabytes."""
+    start, environment = ctr(settings.machine), settings.machine.environment
+    images = run([*start, "images", "ls", "-q"], environment=environment).split()
+    containers = run([*start, "containers", "ls"], environment=environment)
+    older = [name for name in unused(images, wanted=wanted) if name not in containers.split()]
+    if older:
+        run([*start, "images", "rm", *older], environment=environment)
+
+
+def unused(images: list[str], *, wanted: tuple[str, ...]) -> list[str]:
+    """Those of ``images`` that are earlier builds of one of ``wanted``."""
+    builds = {name.rpartition(":")[0] for name in wanted}
+    return [name for name in images if name.rpartition(":")[0] in builds and name not in wanted]
 
 
 def send(exported: Exported, *, layers: LayerFolder, settings: ImageSettings) -> None:

@@ -13,7 +13,7 @@ import pytest
 from e2e.cluster.errors import ClusterError
 from e2e.images.buildah import mounts_below
 from e2e.images.export import Exported, LayerFolder, adopt, build_manifest, encode, layer_digests
-from e2e.images.load import write_archive
+from e2e.images.load import unused, write_archive
 
 
 def digest(data: bytes) -> str:
@@ -112,3 +112,11 @@ def test_mounts_of_the_storage_and_no_others_are_found() -> None:
     )
     found = mounts_below(Path("/cache/storage"), table=table)
     assert found == ["/cache/storage/overlay", "/cache/storage/overlay/ab/merged"]
+
+
+def test_earlier_builds_go_and_nothing_else() -> None:
+    images = ["x/engine:1", "x/engine:2", "x/engine:1-fault", "x/engine-deps:1", "pause:1"]
+    assert unused(images, wanted=("x/engine:2", "x/operator:2")) == [
+        "x/engine:1",
+        "x/engine:1-fault",
+    ]
