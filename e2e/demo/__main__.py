@@ -12,7 +12,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.steps import Steps
 from e2e.cluster.up import up as cluster_up
 from e2e.demo.keys import MODEL, apply_keys, read_or_make_keys, write_env
-from e2e.demo.place import Place, find_place
+from e2e.demo.place import Place, find_place, one_at_a_time
 from e2e.demo.release import deploy
 from e2e.demo.story import tell_story
 from e2e.demo.waiting import wait_service
@@ -40,10 +40,11 @@ def main(argv: list[str] | None = None) -> int:
     command = parser.parse_args(argv).command
     place = find_place(steps=Steps())
     try:
-        if command == "up":
-            up(place)
-        else:
-            redeploy(place)
+        with one_at_a_time(place):
+            if command == "up":
+                up(place)
+            else:
+                redeploy(place)
     except (ClusterError, FleetwardError) as error:
         print(f"demo {command}: {error}", file=sys.stderr)
         return 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
+import fcntl
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,12 +64,21 @@ class Place:
         return subprocess.run(argv, env=dict(self.environment), check=False).returncode
 
 
+@contextmanager
+def one_at_a_time(place: Place) -> Iterator[None]:
+    """Hold the demo of this checkout; waits, and says so, while another run holds it."""
+    file = place.paths.checkout / ".local" / "demo.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            place.steps.tell("          another run of the demo is under way: waiting for its end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def find_place(*, steps: Steps, environ: Mapping[str, str] | None = None) -> Place:
     """This checkout's cluster; nothing is started or asked."""
     settings = read_settings(environ)
     return Place(paths=cluster_paths(settings), settings=settings, steps=steps)
-
-
-def quoted(argv: Sequence[str]) -> str:
-    """A command as a person would type it."""
-    return shlex.join(argv)

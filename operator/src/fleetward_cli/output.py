@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 import json
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+PIPE_WIDTH: Final = 400
 
 
 class Format(enum.StrEnum):
@@ -42,4 +45,6 @@ def build_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def console() -> Console:
     """Bound to the stdout of this moment. Markup in values is text, not markup."""
-    return Console(markup=False, emoji=False, highlight=False)
+    # A pipe has no width: lines stay whole for grep.
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(markup=False, emoji=False, highlight=False, width=width)

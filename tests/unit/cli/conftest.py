@@ -37,7 +37,6 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     for name in ("FLEETWARD_KEY", "FLEETWARD_KEY_A"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")
-    monkeypatch.setenv("COLUMNS", "200")
 
     def call(*words: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["fleetward", *words])
