@@ -33,8 +33,12 @@ class Pusher:
         Raises:
             MemberError, AdmissionError, KubeError: why it is not in force; noted in the words.
         """
-        wanted = Ack(generation=bundle.generation, digest=bundle.digest)
         async with self._locks.setdefault(pod.uid, asyncio.Lock()):
+            # Another worker may have settled on a newer one while this call waited.
+            last = self._fleet.ledger.last(bundle.service.uid)
+            if last is not None and last.generation > bundle.generation:
+                bundle = last
+            wanted = Ack(generation=bundle.generation, digest=bundle.digest)
             self._words.notice_restart(pod.uid, pod.container.restarts)
             if self._words.acks.get(pod.uid) == wanted:
                 return wanted
@@ -45,7 +49,7 @@ class Pusher:
             except (MemberError, AdmissionError, KubeError) as fault:
                 self._words.acks.pop(pod.uid, None)
                 self._words.faults[pod.uid] = str(fault)
-                await self._learn_generation(pod, bundle.service.uid, fault)
+                await self._learn_generation(pod, bundle, fault)
                 raise
             self._words.faults.pop(pod.uid, None)
             self._words.acks[pod.uid] = wanted
@@ -73,13 +77,14 @@ class Pusher:
         self._words.forget(uid)
         self._members.forget(uid)
 
-    async def _learn_generation(self, pod: PodSeen, service_uid: str, fault: Exception) -> None:
+    async def _learn_generation(self, pod: PodSeen, bundle: PolicyBundle, fault: Exception) -> None:
         """An engine that holds a newer generation tells which, so that the next one is above it."""
         if not isinstance(fault, MemberRefused) or fault.status != STALE:
             return
-        state = await self._members.state(pod)
-        # A stale push of the same number can only mean another content: go above it as well.
-        self._fleet.ledger.saw_generation(service_uid, state.bundle_generation + 1)
+        held = (await self._members.state(pod)).bundle_generation
+        # The same number can only have been refused for another content: go above it as well.
+        above = held + 1 if held == bundle.generation else held
+        self._fleet.ledger.saw_generation(bundle.service.uid, above)
 
 
 def _check(ack: BundleAck, wanted: Ack, pod: PodSeen) -> None:

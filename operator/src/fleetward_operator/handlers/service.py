@@ -23,6 +23,8 @@ from fleetward_operator.handlers.context import Operator
 from fleetward_operator.manifests.names import bundle_name, trust_name
 
 BLOCKED_S = 30.0
+# A floor that is raised while bundles are under way is pushed before the status speaks.
+PUSH_ROUNDS = 2
 PUSH_DELAYS_S = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0)
 
 
@@ -42,13 +44,16 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
         return None
     for announcement in outcome.announcements:
         await op.events.announce(item, announcement)
-    await asyncio.gather(_push_due(op, seen, plan), _read_states(op, plan.reads))
-    seen = replace(
-        observe_service(op, key, service),
-        taken=tuple(outcome.taken),
-        refused=tuple(outcome.refused),
-    )
-    plan = plan_service(seen, config=op.config, now=op.clock.now())
+    for _ in range(PUSH_ROUNDS):
+        await asyncio.gather(_push_due(op, seen, plan), _read_states(op, plan.reads))
+        seen = replace(
+            observe_service(op, key, service),
+            taken=tuple(outcome.taken),
+            refused=tuple(outcome.refused),
+        )
+        plan = plan_service(seen, config=op.config, now=op.clock.now())
+        if not plan.pushes:
+            break
     wait = await op.statuses.write(item, before=service.status, after=plan.status)
     if wait is None:
         for announcement in plan.announcements:
