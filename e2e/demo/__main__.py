@@ -14,7 +14,7 @@ from e2e.cluster.up import up as cluster_up
 from e2e.demo.keys import MODEL, apply_keys, read_or_make_keys, write_env
 from e2e.demo.place import Place, find_place, one_at_a_time
 from e2e.demo.release import deploy
-from e2e.demo.story import tell_story
+from e2e.demo.story import tell_story, wait_answering
 from e2e.demo.waiting import wait_service
 from e2e.images import ImageSet, build_images, load_images
 from e2e.images.base import ensure_programs
@@ -59,11 +59,12 @@ def up(place: Place) -> None:
         deploy(place, images)
     keys = read_or_make_keys(place.env_file)
     write_env(place, keys)
-    with place.steps.step("quickstart: tenants, policy and service, until it is Ready"):
+    with place.steps.step("quickstart: tenants, policy and service, until it answers"):
         apply_keys(place, keys)
         place.kubectl("apply", "-f", str(place.examples / "namespace.yaml"))
         place.kubectl("apply", "-f", str(place.examples))
         wait_service(place, NAMESPACE, MODEL, image=images.engine)
+        wait_answering(place, keys.a)
     tell_story(place, keys)
     place.steps.tell(NEXT)
     place.steps.total("everything is up")

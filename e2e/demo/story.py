@@ -11,12 +11,15 @@ from e2e.demo.keys import MODEL, DemoKeys
 from e2e.demo.place import GATEWAY_URL, DemoError, Place
 from e2e.demo.waiting import wait_purge
 from fleetward_cli.chat import describe
+from fleetward_cli.errors import CliError
 from fleetward_cli.evidence_source import read_operator_key
 from fleetward_cli.gateway import ChatAnswer, ChatRequest, Endpoint, stream_chat
 
 BLOCK_TOKENS = 32
 """The schema's default for ``spec.engine.blockSize``, which the quickstart leaves as it is."""
 LEAST_BLOCKS = 4
+ANSWER_SECONDS = 120.0
+RETRY_SECONDS = 0.5
 KINDS = ("tenants", "cachepolicies", "inferenceservices", "cachepurges")
 LETTER = """\
 Reference {nonce}. A letter to the board of a small library. Dear members, the roof above the
@@ -69,6 +72,30 @@ def ask(key: str, question: str, *, system: str, max_tokens: int, live: bool) ->
     return stream_chat(
         Endpoint(GATEWAY_URL, key), request, on_text=show_text if live else hide_text
     )
+
+
+def wait_answering(place: Place, key: str) -> None:
+    """Ask until an answer comes.
+
+    Right after a restart of the cluster the API server still shows its pods as they were before.
+
+    Raises:
+        DemoError: none came in time; with the last refusal.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    words = ""
+    while True:
+        try:
+            ask(key, "Hello", system="Answer briefly.", max_tokens=1, live=False)
+        except CliError as error:
+            if error.message != words:
+                words = error.message
+                place.steps.tell(f"          not yet: {words}")
+        else:
+            return
+        if time.monotonic() > deadline:
+            raise DemoError(f"no answer after {ANSWER_SECONDS:.0f} s: {words}")
+        time.sleep(RETRY_SECONDS)
 
 
 def show_text(text: str) -> None:
