@@ -102,9 +102,14 @@ def tenants(cluster: Cluster, demo: Demo) -> dict[str, Gateway]:
 @pytest.fixture
 def playground(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace for one test; gone, and waited for, at its end."""
-    name = f"e2e-{request.node.name.replace('_', '-').removeprefix('test-')[:40].rstrip('-')}"
+    name = f"e2e-{request.node.name.replace('_', '-').removeprefix('test-')[:40].strip('-')}"
+    name = "".join(sign if sign.isalnum() else "-" for sign in name).strip("-")
     cluster.apply(manifests.namespace(name))
     yield name
+    # Its pods first: while one lives, Kubernetes looks at a namespace again only after half of
+    # the pod's grace period, and an engine's is long.
+    cluster.run("delete", "fsvc", "--all", "-n", name, "--wait=false")
+    eventually(lambda: not cluster.find("pods", namespace=name), what="pods gone", within=60)
     cluster.delete("namespace", name)
     eventually(
         lambda: not cluster.exists("namespace", name), what=f"namespace {name} gone", within=120

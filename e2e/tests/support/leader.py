@@ -11,7 +11,7 @@ from e2e.tests.support.kubectl import Cluster, KubectlFailed
 
 
 def leader(cluster: Cluster) -> str:
-    """The pod that holds the lease, or "" when nobody does."""
+    """The identity that holds the lease, `<pod>_<process>`, or "" when nobody does."""
     try:
         lease = cluster.get("lease", "fleetward-operator", namespace=RELEASE)
     except KubectlFailed:
@@ -20,19 +20,23 @@ def leader(cluster: Cluster) -> str:
 
 
 def kill_leader(cluster: Cluster) -> str:
-    """Kill -9 the processes of the leading pod's operator; returns the pod's name."""
-    name = leader(cluster)
-    assert name, "nobody leads"
-    pids = _processes_of(name)
-    assert pids, f"no process of {name} found"
+    """Kill -9 the leading pod's operator process; returns the identity that led."""
+    identity = leader(cluster)
+    assert identity, "nobody leads"
+    pids = _processes_of(_pod_of(identity))
+    assert pids, f"no process of {identity} found"
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    return name
+    return identity
 
 
-def replace_pod(cluster: Cluster, name: str) -> None:
+def replace_pod(cluster: Cluster, identity: str) -> None:
     """Delete a killed pod, so that the kubelet's back-off of its container does not add up."""
-    cluster.delete("pod", name, namespace=RELEASE)
+    cluster.delete("pod", _pod_of(identity), namespace=RELEASE)
+
+
+def _pod_of(identity: str) -> str:
+    return identity.split("_", 1)[0]
 
 
 def _processes_of(pod: str) -> list[int]:
