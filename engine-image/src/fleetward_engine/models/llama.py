@@ -105,7 +105,8 @@ class Llama:
         heads = qkv.view(qkv.shape[0], -1, config.head_dim)  # [T, H + 2K, D]
         qk = heads[:, : config.num_heads + config.num_kv_heads]
         swapped = qk.roll(config.head_dim // 2, dims=-1)  # halves of D exchanged
-        qk.mul_(cos).addcmul_(swapped, sin)
+        # Each product rounds by itself, as in the code these models were trained with.
+        qk.mul_(cos).add_(swapped.mul_(sin))
 
 
 def rope_tables(config: LlamaConfig, factors: Tensor | None) -> tuple[Tensor, Tensor]:
