@@ -151,5 +151,5 @@ class EngineMachine(RuleBasedStateMachine):
         assert (stats.running, stats.waiting, stats.kv_blocks_used) == (0, 0, 0)
 
 
-EngineMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+EngineMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestEngineMachine = EngineMachine.TestCase
