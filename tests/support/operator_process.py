@@ -15,7 +15,8 @@ from e2e.cluster.binaries import ensure_binaries
 from e2e.cluster.settings import read_settings
 from e2e.cluster.steps import Steps
 from fleetward_kube.client import APPLY
-from tests.support.operator_world import IMAGE, World
+from tests.support.cluster_facts import IMAGE
+from tests.support.operator_world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,10 +15,10 @@ from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.edges.kinds import collection_path, object_path
 from fleetward_operator.handlers.app import App
 from fleetward_operator.settings import EngineRules, Identity, Ports, Settings, Timings
+from tests.support.cluster_facts import IMAGE, running
 from tests.support.fake_member import FakeMember
 from tests.support.free_port import free_port
 
-IMAGE = "registry.test/fleetward-engine:1"
 KINDS = ("CachePurge", "InferenceService", "CachePolicy", "Tenant")
 
 
@@ -233,6 +231,16 @@ class World:
             for item in await self.items(kind, ""):
                 metadata = item["metadata"]
                 await self.delete(kind, metadata["name"], metadata.get("namespace", ""))
+        # What makes pods goes before the pods; bundles would tell the next test of our floors.
+        for path in (
+            f"/apis/apps/v1/namespaces/{self.apps}/deployments",
+            f"/apis/apps/v1/namespaces/{self.apps}/replicasets",
+            collection_path("ConfigMap", self.apps),
+            collection_path("Pod", self.apps),
+            collection_path("Pod", self.release),
+        ):
+            query = {"gracePeriodSeconds": "0", "propagationPolicy": "Background"}
+            await self.client.request("DELETE", path, query=query)
         for pod in await self.items("Pod", ""):
             metadata = pod["metadata"]
             if metadata.get("finalizers"):
@@ -256,43 +264,6 @@ class World:
         await until(no_pod_is_left, within_s=60, what="the end of all pods")
 
 
-def running(address: str, *, ready: bool = True, restarts: int = 0) -> dict[str, Any]:
-    """The status of a pod whose engine runs at an address."""
-    return {
-        "phase": "Running",
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "conditions": [
-            {"type": "PodScheduled", "status": "True"},
-            {"type": "Ready", "status": "True" if ready else "False"},
-        ],
-        "containerStatuses": [
-            {
-                "name": "engine",
-                "image": IMAGE,
-                "imageID": "sha256:1",
-                "ready": ready,
-                "started": True,
-                "restartCount": restarts,
-                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
-            }
-        ],
-    }
-
-
-def ended(address: str, *, exit_code: int = 0) -> dict[str, Any]:
-    """The status of a pod whose container ended, in the kubelet's words."""
-    status = running(address, ready=False)
-    status["containerStatuses"][0]["state"] = {
-        "terminated": {
-            "exitCode": exit_code,
-            "reason": "Completed" if exit_code == 0 else "Error",
-            "finishedAt": "2026-01-01T00:00:05Z",
-        },
-    }
-    return status
-
-
 async def until(
     look: Callable[[], Awaitable[Any]], *, within_s: float = 30.0, what: str = "it"
 ) -> Any:
@@ -305,36 +276,3 @@ async def until(
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come true within {within_s} s: {found!r}")
         await asyncio.sleep(0.05)
-
-
-def condition(item: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A condition of an object's status; empty when it is not there."""
-    for one in item.get("status", {}).get("conditions", []):
-        if one["type"] == kind:
-            return dict(one)
-    return {}
-
-
-def writes_in(audit_log: Path, *, since: int = 0, user: str = "") -> list[dict[str, Any]]:
-    """Writes in an audit log from a byte offset on: our own, but for the lease and reviews."""
-    with audit_log.open("rb") as log:
-        log.seek(since)
-        events = [json.loads(line) for line in log if line.strip()]
-    return [
-        event
-        for event in events
-        if event["verb"] in {"create", "update", "patch", "delete"}
-        and event["objectRef"].get("resource") not in {"leases", "tokenreviews"}
-        and (not user or event["user"]["username"] == user)
-    ]
-
-
-def secret(name: str, namespace: str, **data: str) -> dict[str, Any]:
-    """A Secret manifest."""
-    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace},
-        "data": encoded,
-    }

@@ -5,7 +5,6 @@
 FleetwardError
 ├── SettingsError      the environment makes no sense        (settings.py)
 ├── NotLeading         the lease is not ours: nothing may be written
-├── NameTaken          an object of that name belongs to somebody else
 ├── KeysUnreadable     a Secret of ours holds no usable key
 ├── StateLost          a ConfigMap of ours cannot be read
 └── MemberError        a member did not do what was asked    (retryable unless it says so)
@@ -22,12 +21,6 @@ class NotLeading(FleetwardError):
     """The lease is not ours, or was not renewed in time: nothing may be written."""
 
     default_reason: ClassVar[str] = "NotLeading"
-
-
-class NameTaken(FleetwardError):
-    """An object that we want to make exists already and is not ours."""
-
-    default_reason: ClassVar[str] = "NameTaken"
 
 
 class KeysUnreadable(FleetwardError):

@@ -9,8 +9,9 @@ import pytest
 from fleetward_api.bundle import PolicyBundle
 from fleetward_api.evidence import verify_evidence
 from fleetward_api.keys import VerifyKey
+from tests.support.cluster_facts import condition, ended
 from tests.support.fake_member import FakeMember
-from tests.support.operator_world import World, condition, ended, until
+from tests.support.operator_world import World, until
 
 ENDED = ("Completed", "Incomplete")
 

@@ -14,9 +14,10 @@ import pytest
 
 from fleetward_api.evidence import verify_evidence
 from fleetward_api.keys import VerifyKey
+from tests.support.cluster_facts import condition, running
 from tests.support.free_port import free_port
 from tests.support.operator_process import REPOSITORY
-from tests.support.operator_world import World, condition, running, until
+from tests.support.operator_world import World, until
 
 
 @dataclass

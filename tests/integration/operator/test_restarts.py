@@ -8,7 +8,8 @@ from typing import Any
 from e2e.cluster.apiserver import ApiServer
 from fleetward_operator.handlers.app import App
 from fleetward_operator.settings import Timings
-from tests.support.operator_world import World, condition, until, writes_in
+from tests.support.cluster_facts import condition, writes_in
+from tests.support.operator_world import World, until
 
 
 async def serving(world: World, name: str) -> None:

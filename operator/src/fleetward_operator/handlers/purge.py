@@ -11,7 +11,16 @@ from fleetward_api.evidence import build_evidence
 from fleetward_api.resources import CachePurge, CachePurgeStatus, InvalidResource
 from fleetward_operator.core.events import purge_ended, purge_refused, purge_started
 from fleetward_operator.core.gate import Refusal
-from fleetward_operator.core.purge.events import EvidenceStored, PurgeEvent, Tick
+from fleetward_operator.core.purge.events import (
+    AskReceipts,
+    EvidenceStored,
+    Fence,
+    MakeCut,
+    PurgeEvent,
+    ReleasePods,
+    StoreEvidence,
+    Tick,
+)
 from fleetward_operator.core.purge.evidence import (
     PurgeIdentity,
     evidence_header,
@@ -25,8 +34,8 @@ from fleetward_operator.core.purge.report import (
     invalid_purge_status,
     refused_status,
 )
-from fleetward_operator.core.purge.state import FINAL, Phase, PurgeState, Standing
-from fleetward_operator.core.purge.transition import advance
+from fleetward_operator.core.purge.state import FINAL, Phase, PurgeState
+from fleetward_operator.core.purge.transition import advance, commands_of
 from fleetward_operator.edges.purge_crew import Answer
 from fleetward_operator.edges.purge_record import PREFIX
 from fleetward_operator.edges.writer import PURGE
@@ -100,18 +109,20 @@ class PurgeRun:
         return None
 
     async def _step(self, state: PurgeState) -> PurgeState:
-        match state.phase:
-            case Phase.PENDING:
+        """Carry out what the state asks for, and take in what came of it."""
+        (command,) = commands_of(state)
+        match command:
+            case MakeCut():
                 return await self._cut(state)
-            case Phase.FENCING:
-                uids = state.uids(Standing.EXPECTED)
+            case Fence(uids):
                 return await self._round(state, await self.op.crew.fence(state, uids))
-            case Phase.PURGING:
-                uids = state.uids(Standing.FENCED)
+            case AskReceipts(uids):
                 answers = await self.op.crew.ask_receipts(state, uids, self.identity)
                 return await self._round(state, answers)
-            case _:
+            case StoreEvidence():
                 return await self._store_evidence(state)
+            case ReleasePods():
+                return state
 
     async def _cut(self, state: PurgeState) -> PurgeState:
         cut = await self.op.crew.make_cut(self.identity)
