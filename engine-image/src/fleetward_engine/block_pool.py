@@ -68,7 +68,7 @@ class BlockPool:
         return None if self._free else next(iter(self._idle), None)
 
     def allocate(self, owner: Owner) -> int:
-        """Hand out one block with one user, and mark it for overwriting on a change of scope.
+        """Hand out one block with one user, and mark it for overwriting on a change of owner.
 
         A retained block must be forgotten first (see `next_eviction`), so that its index entry
         can't outlive it.
@@ -80,8 +80,9 @@ class BlockPool:
             raise RuntimeError("no free block: evict one first")
         block = self._free.popleft()
         before = self._owners[block]
-        if before is not None and before.scope != owner.scope:
-            # The new user overwrites a block token by token; the rest must not stay another's.
+        if before is not None and before != owner:
+            # The new user overwrites a block token by token; the rest must not stay another's, nor
+            # pass as made above a floor when it was made below.
             self._dirty[block] = None
         self._owners[block] = owner
         self._ref_counts[block] = 1

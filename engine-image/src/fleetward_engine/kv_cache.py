@@ -1,7 +1,8 @@
 """Block pool and prefix index as one: the only place where blocks change hands.
 
 Scrub rules: a block is overwritten when its last user lets it go and the index doesn't hold it,
-when it expires, when a purge removes it, and before another scope writes into it.
+when it expires, when a purge removes it, and before another scope, or the same one at another
+floor, writes into it.
 """
 
 from __future__ import annotations

@@ -190,6 +190,20 @@ def test_a_block_that_changes_scope_is_overwritten_first() -> None:
     assert (bench.runner._kv[blocks] != 0).sum() == 6
 
 
+def test_a_block_taken_over_from_below_a_floor_is_overwritten_first() -> None:
+    bench = make_bench(num_blocks=6)
+    cached(bench, "1")
+    bench.engine.fence(ACME, 1, "Finish")
+    for number in range(6):
+        bench.engine.add_request(make_request(str(10 + number), [99], floor=1, max_tokens=2))
+    bench.step()
+    # Evicted, not purged: nothing says any more that these blocks held bytes from below the floor.
+    assert bench.engine.purge(ACME, 1, scrub=True).blocks == 0
+    blocks = bench.engine._kv_cache.pool.owned_below(ACME, 2)
+    assert len(blocks) == 6
+    assert (bench.runner._kv[blocks] != 0).sum() == 6
+
+
 def test_what_a_request_leaves_outside_the_index_is_overwritten_when_it_ends() -> None:
     bench = make_bench()
     cached(bench, "1")
