@@ -20,6 +20,7 @@ from e2e.figures.record import record
 from e2e.tests.support import manifests
 from e2e.tests.support.gateway import Gateway
 from e2e.tests.support.kubectl import Cluster, eventually
+from e2e.tests.support.services import ENGINES
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,21 +100,30 @@ def tenants(cluster: Cluster, demo: Demo) -> dict[str, Gateway]:
     return found
 
 
-@pytest.fixture
-def playground(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for one test; gone, and waited for, at its end."""
-    name = f"e2e-{request.node.name.replace('_', '-').removeprefix('test-')[:40].strip('-')}"
-    name = "".join(sign if sign.isalnum() else "-" for sign in name).strip("-")
+@pytest.fixture(scope="module")
+def _module_namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = f"e2e-{Path(request.path).stem.removeprefix('test_').replace('_', '-')}"
     cluster.apply(manifests.namespace(name))
     yield name
     # Its pods first: while one lives, Kubernetes looks at a namespace again only after half of
     # the pod's grace period, and an engine's is long.
-    cluster.run("delete", "fsvc", "--all", "-n", name, "--wait=false")
-    eventually(lambda: not cluster.find("pods", namespace=name), what="pods gone", within=60)
+    eventually(
+        lambda: not cluster.find("pods", namespace=name, labels=ENGINES),
+        what="engines gone",
+        within=60,
+    )
     cluster.delete("namespace", name)
     eventually(
         lambda: not cluster.exists("namespace", name), what=f"namespace {name} gone", within=120
     )
+
+
+@pytest.fixture
+def playground(cluster: Cluster, _module_namespace: str) -> Iterator[str]:
+    """A namespace for one module's tests; what a test made in it goes at the test's end."""
+    yield _module_namespace
+    kinds = "fsvc,cpol,pods"
+    cluster.run("delete", kinds, "--all", "-n", _module_namespace, "--wait=false")
 
 
 @pytest.fixture(scope="session")

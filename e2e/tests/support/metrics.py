@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.tests.support.kubectl import Cluster
+from e2e.tests.support.services import ENGINES
 
 
 def prefix_hits(cluster: Cluster, namespace: str) -> int:
@@ -14,7 +15,7 @@ def prefix_hits(cluster: Cluster, namespace: str) -> int:
 
 def total(cluster: Cluster, namespace: str, sample: str) -> float:
     """The sum of one sample over the engine pods of a namespace."""
-    pods = cluster.find("pods", namespace=namespace, labels="app.kubernetes.io/component=engine")
+    pods = cluster.find("pods", namespace=namespace, labels=ENGINES)
     return sum(_read(cluster, namespace, pod["metadata"]["name"], sample) for pod in pods)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from e2e.tests.support.kubectl import Cluster, Manifest, condition, eventually
 
+ENGINES = "app.kubernetes.io/component=engine"
+"""Selects engine pods."""
+
 
 def ready(cluster: Cluster, name: str, namespace: str, *, within: float = 90) -> None:
     """Wait until a service says Ready for its present generation."""
