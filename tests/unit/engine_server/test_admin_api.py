@@ -33,6 +33,7 @@ from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_api.signed import Signed, verify
 from fleetward_engine.engine import Engine
+from tests.support.engine_core import make_request
 from tests.support.engine_server import POD_UID, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
 
@@ -225,6 +226,32 @@ async def test_a_deadline_aborts_what_does_not_finish(tmp_path: Path) -> None:
         assert (receipt.in_flight_finished, receipt.in_flight_aborted) == (0, 1)
         assert receipt_faults(receipt) == []
         assert (await running).json()["error"]["code"] == "purged"
+
+
+@pytest.mark.parametrize("deadline_ms", [20_000, 0])
+async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, deadline_ms: int
+) -> None:
+    overwrite = Engine.overwrite
+    late = iter(range(3))
+
+    def with_late_arrivals(self: Engine, *arguments: Any, **limits: Any) -> tuple[int, int]:
+        # Its token was minted before the fence, and it took until now to come through.
+        for number in late:
+            request = make_request(str(number), range(40), scope=Scope("a"), cached=False)
+            self.add_request(request)
+            break
+        return overwrite(self, *arguments, **limits)
+
+    monkeypatch.setattr(Engine, "overwrite", with_late_arrivals)
+    await engine.cached_tokens(PROMPT, tenant="a")
+    late_order = order("a", 1, deadline_ms=deadline_ms)
+    answer = await engine.admin("POST", "/purge", late_order)
+    while answer.status_code == 504:
+        answer = await engine.admin("POST", "/purge", late_order)
+    receipt = receipt_of(engine, answer)
+    assert receipt_faults(receipt) == []
+    assert receipt.removed > 0
 
 
 async def test_evidence_pages_lead_to_the_head(engine: RunningEngine) -> None:

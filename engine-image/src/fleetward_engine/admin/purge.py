@@ -110,15 +110,31 @@ class PurgeDesk:
         until = self._service.clock() + FINISH_SHARE * order.deadline_ms / 1000
         async with self._turn:
             before = self._member.log.head
-            removal, late = await self._remove(scope, floor, until=until)
-            if order.scrub:
-                removal = await self._overwrite(removal, scope, floor)
-            findings = await self._look_again(order, removal, scope, floor)
+            removal, findings, late = await self._make_gone(order, scope, floor, until=until)
             after = self._record(order, floor, removal, findings)
         witness = self._witness(floor, fenced, late=late, started=started, chain=(before, after))
         receipt = build_receipt(order, removal, findings, witness)
         signed = sign(receipt, self._member.keys.receipt_key, domain=RECEIPT_DOMAIN)
         return canonical_bytes(signed)
+
+    async def _make_gone(
+        self, order: PurgeOrder, scope: Scope, floor: int, *, until: float
+    ) -> tuple[Removal, Findings, int]:
+        """Remove, overwrite and look again, with the number of requests aborted for time.
+
+        A request that was authorised below the floor may arrive at any moment. It leaves no cache,
+        but its blocks carry bytes of the scope while it runs: so all of it is done again.
+        """
+        removal, late = Removal(), 0
+        while True:
+            more, aborted = await self._remove(scope, floor, until=until)
+            removal, late = removal.then(more), late + aborted
+            if order.scrub:
+                removal = await self._overwrite(removal, scope, floor)
+            found = await self._look_again(order, removal, scope, floor, until=until)
+            if found is not None:
+                findings, aborted = found
+                return removal, findings, late + aborted
 
     async def _remove(self, scope: Scope, floor: int, *, until: float) -> tuple[Removal, int]:
         """What left the index, and how many requests in flight had to be aborted for time."""
@@ -133,6 +149,7 @@ class PurgeDesk:
             waited = True
             if self._service.clock() >= until:
                 late += (await call(lambda engine: engine.fence(scope, floor, "Abort"))).aborted
+                break
             await asyncio.sleep(POLL_S)
         if waited:
             removal = removal.then(await call(lambda engine: drop(engine, scope, floor)))
@@ -159,13 +176,23 @@ class PurgeDesk:
         return removal
 
     async def _look_again(
-        self, order: PurgeOrder, removal: Removal, scope: Scope, floor: int
-    ) -> Findings:
+        self, order: PurgeOrder, removal: Removal, scope: Scope, floor: int, *, until: float
+    ) -> tuple[Findings, int] | None:
+        """What is left, and how many requests had to be aborted; None while one may still run."""
         if self._service.phase == "loading":
-            return Findings()
-        return await self._service.loop.call(
-            lambda engine: look_again(engine, scope, floor, keys=removal.keys, scrub=order.scrub)
-        )
+            return Findings(), 0
+        clock = self._service.clock
+
+        def look(engine: Engine) -> tuple[Findings, int] | None:
+            late = 0
+            if engine.in_flight(scope, floor):
+                if clock() < until:
+                    return None
+                late = engine.fence(scope, floor, "Abort").aborted
+            found = look_again(engine, scope, floor, keys=removal.keys, scrub=order.scrub)
+            return found, late
+
+        return await self._service.loop.call(look)
 
     def _record(
         self, order: PurgeOrder, floor: int, removal: Removal, findings: Findings
