@@ -203,7 +203,9 @@ class Engine:
         return len(self._kv_cache.pool.owned_below(scope, floor))
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
-        """Shorten the TTLs of what is cached already (a stricter policy came in force)."""
+        """Shorten the TTLs of what is cached, or will be by requests that are here already."""
+        for sequence in self._scheduler:
+            sequence.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
         self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
 
     def expire(self, now: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetward_api.scope import Scope
 from fleetward_engine.errors import RequestRefused
@@ -97,6 +97,14 @@ class CacheContext:
     idle_ttl_ms: int | None = None
     max_ttl_ms: int | None = None
 
+    def limited(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> CacheContext:
+        """The same with TTLs no longer than these."""
+        return replace(
+            self,
+            idle_ttl_ms=_shorter(self.idle_ttl_ms, idle_ttl_ms),
+            max_ttl_ms=_shorter(self.max_ttl_ms, max_ttl_ms),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -112,6 +120,10 @@ class Request:
     cache: CacheContext
     arrival: float
     choice: int = 0
+
+
+def _shorter(first: int | None, second: int | None) -> int | None:
+    return min((limit for limit in (first, second) if limit is not None), default=None)
 
 
 def _in_range(name: str, value: float, *, low: float, high: float) -> None:

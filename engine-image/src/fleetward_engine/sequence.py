@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
 
 from fleetward_api.cache_key import block_key
 from fleetward_engine.block_pool import Owner
@@ -70,6 +71,11 @@ class Sequence:
             parent = self._keys[-1] if self._keys else root
             self._keys.append(block_key(parent, self.token_ids[start : start + block_size]))
         return self._keys[:count]
+
+    def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
+        """Let what it leaves in the cache from here on live no longer than this."""
+        cache = self.request.cache.limited(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
+        self.request = replace(self.request, cache=cache)
 
     def restart(self) -> None:
         """Forget the computed KV after its blocks were released; tokens and keys stay true."""

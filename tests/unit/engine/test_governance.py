@@ -72,6 +72,21 @@ def test_a_stricter_policy_reaches_what_is_cached_already() -> None:
     assert cached(bench, "3") == 0
 
 
+def test_a_stricter_policy_reaches_what_a_request_in_flight_leaves() -> None:
+    bench = make_bench()
+    bench.engine.add_request(make_request("1", PROMPT, max_ttl_ms=5_000))
+    bench.engine.add_request(make_request("2", PROMPT, scope=BETA))
+    bench.step()
+    bench.engine.limit_ttls(idle_ttl_ms=None, max_ttl_ms=10_000)
+    while bench.engine.has_work:
+        bench.step()
+    assert cached(bench, "3") == cached(bench, "4", scope=BETA) == HIT
+    for seconds, left in ((5.0, 5), (5.0, 0)):
+        bench.clock.advance(seconds)
+        bench.engine.expire(bench.clock.now)
+        assert bench.engine.stats().cached_blocks == left
+
+
 def test_no_store_leaves_nothing_and_a_storing_request_still_does() -> None:
     bench = make_bench()
     assert cached(bench, "1", store=False) == 0
