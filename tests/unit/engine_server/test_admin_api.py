@@ -211,6 +211,19 @@ async def test_requests_in_flight_finish_or_abort_and_leave_nothing(
         assert await engine.cached_tokens(PROMPT, tenant="b") > 0
 
 
+async def test_a_stricter_order_than_its_fence_counts_what_it_aborts(tmp_path: Path) -> None:
+    async with running_engine(tmp_path, step_ms=5.0) as engine:
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 500}
+        running = asyncio.create_task(engine.chat(body, tenant="a"))
+        await eventually(lambda: engine.stats.running == 1)
+        raised = push(2, secret=None, floors=Floors(version=1, tenants={"a": 1}))
+        assert (await engine.admin("PUT", "/policy", raised)).status_code == 200
+        answer = await engine.admin("POST", "/purge", order("a", 1, in_flight="Abort"))
+        receipt = receipt_of(engine, answer)
+        assert (receipt.in_flight_finished, receipt.in_flight_aborted) == (0, 1)
+        assert (await running).status_code == 503
+
+
 async def test_a_deadline_aborts_what_does_not_finish(tmp_path: Path) -> None:
     async with running_engine(tmp_path, step_ms=20.0) as engine:
         body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1500}
@@ -322,6 +335,26 @@ async def test_overwriting_lets_other_tenants_decode_in_between(
     blocks = next(tier.blocks for tier in receipt.tiers if tier.tier == "device")
     assert len(steps_at_slices) == blocks + 1 > 20
     assert steps_at_slices[-1] - steps_at_slices[0] >= blocks // 2
+
+
+@pytest.mark.parametrize("change", [{"retention": Retention(max_ttl_ms=60)}, {"epoch": 2}])
+async def test_shorter_lives_reach_what_requests_in_flight_leave_behind(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    skip = 0.0
+
+    def clock() -> float:
+        return time.monotonic() + skip
+
+    async with running_engine(tmp_path, clock=clock, step_ms=5.0) as engine:
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 100}
+        running = asyncio.create_task(engine.chat(body, tenant="a"))
+        await eventually(lambda: engine.stats.running == 1)
+        strict = push(2, secret=b"n" * 32 if "epoch" in change else None, **change)
+        assert (await engine.admin("PUT", "/policy", strict)).status_code == 200
+        assert (await running).status_code == 200
+        skip = 3600.0
+        await eventually(lambda: engine.stats.cached_blocks == 0)
 
 
 async def test_shorter_lives_and_a_new_epoch_apply_to_what_is_cached(tmp_path: Path) -> None:

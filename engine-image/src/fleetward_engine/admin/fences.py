@@ -18,7 +18,7 @@ class Fences:
     """Raises fences in the engine's thread and remembers what ran when each one fell.
 
     The push of a bundle raises the fence, the purge that follows reports it: so the numbers of the
-    first time are kept (of the last 4096 fences).
+    first time are kept (of the last 4096 fences), less those that a later call aborted after all.
     """
 
     def __init__(self, service: EngineService) -> None:
@@ -32,7 +32,7 @@ class Fences:
         before any request.
 
         Returns:
-            What ran, below the floor, when this fence first fell.
+            What ran, below the floor, when this fence first fell, and what became of it.
         """
 
         def raise_fence(engine: Engine) -> FenceResult:
@@ -43,10 +43,17 @@ class Fences:
             result = _NOTHING
         else:
             result = await self._service.loop.call(raise_fence)
-        first = self._first.setdefault((scope, floor), result)
+        first = self._first.get((scope, floor))
+        if first is not None:
+            result = _aborted_after_all(first, result.aborted)
+        self._first[scope, floor] = result
         while len(self._first) > KEPT:
             self._first.popitem(last=False)
-        return first
+        return result
+
+
+def _aborted_after_all(first: FenceResult, aborted: int) -> FenceResult:
+    return FenceResult(finishing=max(0, first.finishing - aborted), aborted=first.aborted + aborted)
 
 
 def _discard(_result: FenceResult) -> None:
