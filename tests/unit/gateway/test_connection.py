@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 
@@ -140,3 +141,82 @@ async def test_small_answers_are_not_held_back_by_the_kernel(gateway: GatewayUnd
         accepted = connection.transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
     writer.close()
+
+
+async def test_an_offered_upgrade_is_declined_and_the_body_is_a_body(
+    served: GatewayUnderTest, engine: FakeEngine
+) -> None:
+    inner = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n\r\n"
+    offer = HEAD + b"connection: Upgrade\r\nupgrade: h2c\r\n"
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    last = b"GET /healthz HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
+    for head, body in (
+        (offer + b"content-length: %d\r\n\r\n" % len(BODY), BODY),
+        (offer + b"transfer-encoding: chunked\r\n\r\n", chunked),
+    ):
+        for pieces in ((head + body,), (head, body), (head, body[:3], body[3:])):
+            engine.requests.clear()
+            answer = await exchange(served, *pieces, last)
+            assert answer.count(b"HTTP/1.1 200 OK") == 2, answer
+            assert [body for _, body in engine.requests] == [BODY]
+    # A body that looks like a request is never taken for one.
+    head = offer + b"content-length: %d\r\n\r\n" % len(inner)
+    answer = await exchange(served, head, inner, last)
+    assert answer.count(b"HTTP/1.1 400") == 1
+    assert answer.count(b"HTTP/1.1 200") == 1
+    assert answer.count(b"HTTP/1.1 ") == 2
+
+
+async def test_a_trailer_is_no_header(served: GatewayUnderTest, engine: FakeEngine) -> None:
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\n"
+    head += b"connection: close\r\n"
+    chunked = b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(BODY), BODY)
+    trailer = f"authorization: Bearer {KEY_A}\r\n\r\n".encode()
+    status, _, _ = parts(await exchange(served, head + chunked + trailer))
+    assert status == 401
+    assert engine.requests == []
+
+
+async def test_endless_trailers_are_cut_off(served: GatewayUnderTest, engine: FakeEngine) -> None:
+    chunked = b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nx: " % (len(BODY), BODY)
+    # More than one read of a socket takes in.
+    answer = b"HTTP/1.1 431"
+    # What was not read any more resets the connection, which may overtake the answer.
+    with contextlib.suppress(ConnectionError):
+        answer = await exchange(served, HEAD + chunked, b"a" * (16 * MAX_HEAD_BYTES))
+    assert answer.startswith(b"HTTP/1.1 431")
+    assert engine.requests == []
+
+
+async def test_a_request_names_one_host(served: GatewayUnderTest, engine: FakeEngine) -> None:
+    none = REQUEST.replace(b"host: g\r\n", b"")
+    two = REQUEST.replace(b"host: g\r\n", b"host: g\r\nhost: h\r\n")
+    for request in (none, two):
+        status, _, body = parts(await exchange(served, request))
+        assert status == 400
+        assert "Host" in json.loads(body)["error"]["message"]
+    assert engine.requests == []
+
+
+async def test_every_answer_has_a_request_id(gateway: GatewayUnderTest) -> None:
+    gateway.gateway.member.draining = True
+    for path, expected in ((b"/healthz", 200), (b"/readyz", 503)):
+        request = b"GET %s HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n" % path
+        status, head, _ = parts(await exchange(gateway, request))
+        assert status == expected
+        assert b"x-request-id: " in head
+        assert (b"retry-after: 1" in head) == (expected == 503)
+
+
+async def test_a_fault_of_ours_has_the_shape_too(
+    gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(head: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(gateway.gateway.gate, "authenticate", broken)
+    request = b"GET /v1/models HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
+    status, head, body = parts(await exchange(gateway, request))
+    assert status == 500
+    assert b"x-request-id: " in head
+    assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}

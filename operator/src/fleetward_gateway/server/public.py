@@ -17,7 +17,7 @@ from fleetward_gateway.admission.facts import ServiceFacts
 from fleetward_gateway.problem import Problem, model_not_found
 from fleetward_gateway.proxy.asgi import JSON_TYPE, Answer, Receive, RequestHead, Scope, Send
 from fleetward_gateway.proxy.gate import Gate
-from fleetward_gateway.proxy.route import CompletionsRoute
+from fleetward_gateway.proxy.route import CompletionsRoute, internal_error
 
 _MODELS = "/v1/models"
 _NOT_FOUND = 404
@@ -63,14 +63,17 @@ def build_public_app(
         not_ready: what still keeps requests away; empty means ready.
     """
 
-    async def healthz(_request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+    async def healthz(request: Request) -> Response:
+        return JSONResponse({"status": "ok"}, headers=_request_id(request))
 
-    async def readyz(_request: Request) -> Response:
+    async def readyz(request: Request) -> Response:
         missing = not_ready()
-        status = "waiting" if missing else "ok"
+        if not missing:
+            return JSONResponse({"status": "ok", "missing": []}, headers=_request_id(request))
         return JSONResponse(
-            {"status": status, "missing": missing}, status_code=503 if missing else 200
+            {"status": "waiting", "missing": missing},
+            status_code=503,
+            headers={**_request_id(request), "retry-after": "1"},
         )
 
     models = ModelsRoute(gate)
@@ -83,7 +86,7 @@ def build_public_app(
             Route("/healthz", healthz),
             Route("/readyz", readyz),
         ],
-        exception_handlers={HTTPException: _in_openai_shape},
+        exception_handlers={HTTPException: _in_openai_shape, Exception: _failed},
     )
     # A redirect would lose the body of a POST, and clients take it for success.
     app.router.redirect_slashes = False
@@ -100,13 +103,25 @@ async def _in_openai_shape(request: Request, error: Exception) -> Response:
         problem = Problem(
             error.status_code, CODE_INVALID_VALUE, f"{path} does not take {method} requests."
         )
-    request_id = RequestHead(request.scope).request_id.decode()
+    return _refusal(request, problem, dict(error.headers or {}))
+
+
+async def _failed(request: Request, _error: Exception) -> Response:
+    # The server logs the exception itself.
+    return _refusal(request, internal_error(), {})
+
+
+def _refusal(request: Request, problem: Problem, headers: dict[str, str]) -> Response:
     return Response(
         problem.encoded(),
         status_code=problem.status,
         media_type="application/json",
-        headers={**(error.headers or {}), "x-request-id": request_id},
+        headers={**headers, **_request_id(request)},
     )
+
+
+def _request_id(request: Request) -> dict[str, str]:
+    return {"x-request-id": RequestHead(request.scope).request_id.decode()}
 
 
 def _entry(name: str, service: ServiceFacts) -> dict[str, object]:
