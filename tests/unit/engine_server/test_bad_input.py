@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from fleetward_engine.server.body import field_path, parse
 from fleetward_engine.server.errors import ApiError
@@ -113,6 +114,53 @@ async def test_a_bad_parameter_is_named(
         base["messages"] = [{"role": "user", "content": "hi"}]
     status, error = await refused(engine, path, json.dumps({**base, **fields}).encode())
     assert (status, error["param"], error["code"]) == (400, param, code)
+
+
+DEEP = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "items"),
+    [
+        (CompletionBody, "prompt", [1, ""]),
+        (CompletionBody, "prompt", [[""]]),
+        (CompletionBody, "stop", [1]),
+        (CompletionBody, "stop_token_ids", [""]),
+        (ChatCompletionBody, "messages", [1]),
+        (ChatCompletionBody, "modalities", [1]),
+        (ChatCompletionBody, "tools", [DEEP]),
+        (ChatCompletionBody, "audio", [DEEP]),
+    ],
+)
+def test_many_mistakes_cost_no_more_than_a_few(
+    kind: type[BaseModel], field: str, items: list[Any]
+) -> None:
+    said = {"role": "user", "content": "x"}
+    body = {"model": MODEL, "prompt": "x", "messages": [said], field: items * 1000}
+    assert mistakes(kind, body) <= 4
+    assert (
+        mistakes(ChatCompletionBody, {**body, "messages": [{**said, "content": [1] * 1000}]}) <= 8
+    )
+
+
+def mistakes(kind: type[BaseModel], body: dict[str, Any]) -> int:
+    try:
+        kind.model_validate(body)
+    except ValidationError as fault:
+        return fault.error_count()
+    return 0
+
+
+def test_a_bias_of_many_wrong_values_is_refused_by_its_name() -> None:
+    body = ChatCompletionBody.model_validate(
+        {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": "x"}],
+            "logit_bias": {str(number): DEEP for number in range(1000)},
+        }
+    )
+    with pytest.raises(ApiError, match="logit_bias is not supported"):
+        check_supported(body)
 
 
 @pytest.mark.asyncio(loop_scope="module")

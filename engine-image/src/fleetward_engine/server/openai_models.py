@@ -7,9 +7,9 @@ is ignored, as those servers do.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 MAX_STOP_STRINGS = 4
 MAX_STOP_LENGTH = 1024
@@ -17,7 +17,12 @@ MAX_STOP_TOKENS = 128
 MAX_TOKENS = 2**31 - 1
 INT64 = 2**63
 
+Item = TypeVar("Item")
+# One body can hold a million wrong items: an error for each takes seconds and gigabytes. For the
+# same reason values that are only ever refused are `object`: they were JSON when they came.
+Items = Annotated[list[Item], Field(fail_fast=True)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
+StopList = Annotated[Items[StopString], Field(max_length=MAX_STOP_STRINGS)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
@@ -51,10 +56,10 @@ class Message(Body):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[ContentPart] | None = None
+    content: str | Items[ContentPart] | None = None
     name: str | None = None
-    tool_calls: list[JsonValue] | None = None
-    function_call: JsonValue = None
+    tool_calls: Items[object] | None = None
+    function_call: object = None
 
 
 class GenerationBody(Body):
@@ -70,15 +75,15 @@ class GenerationBody(Body):
     top_k: Annotated[int, Field(ge=-1, le=MAX_TOKENS)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-INT64, lt=INT64)] | None = None
-    stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_TOKENS)] | None = None
+    stop: StopString | StopList | None = None
+    stop_token_ids: Annotated[Items[TokenId], Field(max_length=MAX_STOP_TOKENS)] | None = None
     ignore_eos: bool | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     best_of: Annotated[int, Field(ge=1)] | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: dict[str, object] | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
@@ -90,26 +95,26 @@ class GenerationBody(Body):
 class ChatCompletionBody(GenerationBody):
     """``POST /v1/chat/completions``."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=4096)]
+    messages: Annotated[Items[Message], Field(min_length=1, max_length=4096)]
     max_completion_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
-    tools: list[JsonValue] | None = None
-    tool_choice: JsonValue = None
+    tools: Items[object] | None = None
+    tool_choice: object = None
     parallel_tool_calls: bool | None = None
-    functions: list[JsonValue] | None = None
-    function_call: JsonValue = None
-    modalities: list[str] | None = None
-    audio: JsonValue = None
-    prediction: JsonValue = None
+    functions: Items[object] | None = None
+    function_call: object = None
+    modalities: Items[str] | None = None
+    audio: object = None
+    prediction: object = None
     reasoning_effort: str | None = None
-    web_search_options: JsonValue = None
+    web_search_options: object = None
 
 
 class CompletionBody(GenerationBody):
     """``POST /v1/completions``."""
 
-    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    prompt: str | Items[str] | Items[TokenId] | Items[Items[TokenId]]
     suffix: str | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0)] | None = None
