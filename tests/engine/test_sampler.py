@@ -198,3 +198,20 @@ def test_logprobs_are_the_models_own_before_penalties_and_temperature() -> None:
     bare = sample(logits, [make_row(none)])[0].logprobs
     assert bare is not None
     assert bare.top == ()
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-38, 1e-6])
+@pytest.mark.parametrize("filters", [{}, {"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.1}])
+def test_the_coldest_temperatures_take_the_likeliest(
+    temperature: float, filters: dict[str, float]
+) -> None:
+    logits = make_logits(1)
+    params = SamplingParams(max_tokens=1, temperature=temperature, **filters)  # type: ignore[arg-type]
+    assert choose(logits[0], params, 0.5) == int(logits.argmax())
+
+
+def test_the_smallest_repetition_penalty_rewards_what_was_seen() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0, -1.0]])
+    params = SamplingParams(max_tokens=1, repetition_penalty=5e-324)
+    row = make_row(params, prompt_token_ids=(1, 3))
+    assert sample(logits, [row])[0].token_id == 1

@@ -40,7 +40,8 @@ def choose(logits: Tensor, params: SamplingParams, number: float) -> int:
 
     `logits` is [vocab], finite or -inf; `number` is in [0, 1).
     """
-    scaled = logits.double() / params.temperature
+    # From the largest down, so that the smallest temperature sends none of them to infinity.
+    scaled = (logits.double() - logits.max()) / params.temperature
     if params.top_k == 0 and params.top_p == 1.0 and params.min_p == 0.0:
         return _invert(torch.softmax(scaled, dim=-1), number)
     total = torch.logsumexp(scaled, dim=-1)
@@ -62,7 +63,8 @@ def penalise(logits: Tensor, row: SampleRow) -> Tensor:
         seen = torch.tensor(sorted({*row.prompt_token_ids, *row.output_token_ids}))
         scores = logits[seen]
         factor = params.repetition_penalty
-        logits[seen] = torch.where(scores > 0, scores / factor, scores * factor)
+        rewarded = (scores / factor).clamp(max=torch.finfo(logits.dtype).max)
+        logits[seen] = torch.where(scores > 0, rewarded, scores * factor)
     if row.output_token_ids and (params.frequency_penalty or params.presence_penalty):
         counts = Counter(row.output_token_ids)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype)
