@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,28 @@ class FloorsStore:
                     return await self._raise_once(scope)
                 await self.read()
             raise StateLost("the floors are written by somebody else too", retryable=True)
+
+    async def lift(self, above: int, *, tenants: Iterable[str]) -> None:
+        """Put the version above one that a gateway still holds from floors that were lost.
+
+        Each raise counts the version up too, so no lost floor can have been larger than it: with
+        every tenant's floor there, none that a gateway remembers is above ours.
+        """
+        async with self._lock:
+            before = self.current
+            if before.floors.version > above:
+                return
+            floors = before.floors.tenants
+            lifted = before.floors.model_copy(
+                update={
+                    "version": above + 1,
+                    "tenants": {
+                        name: max(above, floors.get(name, 0)) for name in {*floors, *tenants}
+                    },
+                }
+            )
+            manifest = self._manifest(lifted, version=before.version)
+            self._took(await self._writer.replace(manifest, manager=KEYS))
 
     async def _raise_once(self, scope: Scope) -> StoredFloors:
         if self._current is None and await self.read() is None:

@@ -62,7 +62,11 @@ class Pusher:
             self._words.notice_restart(pod.uid, pod.container.restarts)
             if self._words.acks.get(pod.uid) == wanted:
                 return wanted
-            ack = await self._members.push_gateway(pod, GatewayPush(bundle=bundle))
+            try:
+                ack = await self._members.push_gateway(pod, GatewayPush(bundle=bundle))
+            except MemberRefused as fault:
+                await self._learn_floors(pod, fault)
+                raise
             _check(ack, wanted, pod)
             self._words.acks[pod.uid] = wanted
             return wanted
@@ -85,6 +89,14 @@ class Pusher:
         # The same number can only have been refused for another content: go above it as well.
         above = held + 1 if held == bundle.generation else held
         self._fleet.ledger.saw_generation(bundle.service.uid, above)
+
+    async def _learn_floors(self, pod: PodSeen, fault: MemberRefused) -> None:
+        """A gateway that holds later floors than ours is left from before ours were lost."""
+        if fault.status != STALE:
+            return
+        state = await self._members.state(pod)
+        held = max(state.floors_version, state.bundle_generation)
+        await self._fleet.floors.lift(held, tenants=self._fleet.store.keys("Tenant"))
 
 
 def _check(ack: BundleAck, wanted: Ack, pod: PodSeen) -> None:
