@@ -155,7 +155,7 @@ async def test_the_kubelets_and_schedulers_words_reach_the_status(world: World) 
 
 async def test_a_tenant_whose_secret_vanishes_says_so(world: World) -> None:
     async with world.operator():
-        await world.create(secret("alpha-key", world.keys, key="sk-123"))
+        await world.create(secret("alpha-key", world.keys, key="sk-0123456789abcdef"))
         tenant = {
             "apiVersion": "fleetward.io/v1alpha1",
             "kind": "Tenant",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetward_api.api_key import MIN_KEY_CHARS
 from fleetward_gateway.admission.facts import KeyRef, TenantFacts
 from fleetward_gateway.admission.keyring import (
-    MIN_KEY_CHARS,
     Grant,
     KeyHasher,
     build_key_index,

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from fleetward_api.api_key import MAX_KEY_CHARS, MIN_KEY_CHARS, usable_key
 from fleetward_gateway.admission.facts import KeyRef, TenantFacts
 
-MIN_KEY_CHARS: Final = 16
-MAX_KEY_CHARS: Final = 512
 _NOBODY: Final = bytes(32)
 
 Refusal = Literal["unknown", "expired"]
@@ -48,12 +47,9 @@ class KeyHasher:
         return hmac.digest(self._secret, key, "sha256")
 
     def digest_entry(self, value: bytes) -> bytes | None:
-        """The digest of a Secret's entry; None when it is too short or too long to be a key.
-
-        White space around it is dropped: files and shells like to add a line end.
-        """
-        key = value.strip()
-        return self.digest(key) if MIN_KEY_CHARS <= len(key) <= MAX_KEY_CHARS else None
+        """The digest of the key in a Secret's entry; None when it cannot be a key."""
+        key = usable_key(value)
+        return None if key is None else self.digest(key)
 
 
 def build_key_index(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fleetward_api.api_key import MAX_KEY_CHARS
 from fleetward_api.openai import CODE_INVALID_API_KEY, CODE_NO_REPLICA
 from fleetward_gateway.admission.facts import ServiceFacts, TenantFacts
 from fleetward_gateway.admission.identity import Authorisation, authorise
-from fleetward_gateway.admission.keyring import MAX_KEY_CHARS, Grant, KeyHasher, find_grant
+from fleetward_gateway.admission.keyring import Grant, KeyHasher, find_grant
 from fleetward_gateway.admission.retention import HEADER, choose_class
 from fleetward_gateway.cluster.view import ClusterView
 from fleetward_gateway.metrics import Metrics

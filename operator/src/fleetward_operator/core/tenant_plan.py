@@ -6,12 +6,13 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fleetward_api.api_key import MAX_KEY_CHARS, MIN_KEY_CHARS
 from fleetward_api.resources import ApiKey, Tenant, TenantStatus
 from fleetward_operator.core.service_facts import Verdict, fails, holds
 from fleetward_operator.core.verdicts import conditions_from
 
 SecretKeys = Mapping[str, frozenset[str]]
-"""Names of the keys in each Secret of the key namespace; never a value."""
+"""Names of the usable keys in each Secret of the key namespace; never a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,10 @@ def _absence(key: ApiKey, secrets: SecretKeys, namespace: str) -> str:
     if found is None:
         return f"API key {key.name}: Secret {reference.name} is not in namespace {namespace}"
     if reference.key not in found:
-        return f"API key {key.name}: Secret {namespace}/{reference.name} has no {reference.key}"
+        return (
+            f"API key {key.name}: Secret {namespace}/{reference.name} has no {reference.key} "
+            f"of {MIN_KEY_CHARS} to {MAX_KEY_CHARS} characters"
+        )
     return ""
 
 

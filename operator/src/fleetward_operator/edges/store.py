@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fleetward_api.api_key import usable_key
 from fleetward_kube import Informer, KubeClient
 from fleetward_operator.core.pods import PodSeen, observe_pod, trim_pod
 from fleetward_operator.edges.kinds import collection_path
@@ -35,12 +37,20 @@ def trim_object(item: KubeObject) -> KubeObject:
 
 
 def trim_secret(item: KubeObject) -> KubeObject:
-    """A Secret's metadata and the names of its keys. No value is ever kept."""
+    """A Secret's metadata and the names of the entries that can be API keys. No value is kept."""
     kept = ("name", "namespace", "uid", "resourceVersion")
+    entries = item.get("data") or {}
     return {
         "metadata": {key: item["metadata"].get(key, "") for key in kept},
-        "data": dict.fromkeys(item.get("data") or {}, ""),
+        "data": {name: "" for name, value in entries.items() if usable_key(_raw(value))},
     }
+
+
+def _raw(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except ValueError:
+        return b""
 
 
 class Store:
