@@ -115,6 +115,39 @@ def test_a_child_of_an_earlier_service_of_the_name_is_removed_first() -> None:
     assert (action.kind, action.uid) == ("Service", "live")
 
 
+def test_what_was_never_of_a_service_of_the_name_is_neither_removed_nor_written_over() -> None:
+    def foreign(change: Any) -> tuple[Any, ...]:
+        there = live()
+        item = there["ConfigMap", "demo-trust"]
+        item["data"] = {"operator.pub": "another"}
+        change(item["metadata"])
+        return plan(there)
+
+    def no_owner(metadata: dict[str, Any]) -> None:
+        # The release's own public keys are such an object.
+        del metadata["ownerReferences"], metadata["labels"]["fleetward.io/service"]
+
+    def another_kind(metadata: dict[str, Any]) -> None:
+        metadata["ownerReferences"][0] |= {"kind": "Deployment", "uid": "d"}
+
+    def another_name(metadata: dict[str, Any]) -> None:
+        metadata["ownerReferences"][0] |= {"name": "another", "uid": "d"}
+
+    for change in (no_owner, another_kind, another_name):
+        (action,) = foreign(change)
+        assert isinstance(action, ApplyChild), change
+        # As for any name that is not in our store: the executor looks whose it is.
+        assert action.why == "Missing"
+
+
+def test_a_child_whose_owner_was_taken_off_gets_it_back() -> None:
+    there = live()
+    del there["Service", "demo"]["metadata"]["ownerReferences"]
+    (action,) = plan(there)
+    assert isinstance(action, ApplyChild)
+    assert action.why == "Drifted"
+
+
 def test_a_child_on_its_way_out_is_awaited() -> None:
     there = live()
     there["Service", "demo"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
 
 from fleetward_api.admin import PurgeOrder
 from fleetward_api.bundle import BundlePush, PolicyBundle, ServiceRef
@@ -201,3 +203,36 @@ async def test_a_refusal_keeps_its_code_and_an_absent_member_is_named(
 def test_a_review_that_proves_no_pod_is_refused(status: dict[str, object]) -> None:
     with pytest.raises(AdmissionError):
         read_review(status)
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_whole(
+    member: FakeMember, calls: MemberClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = member._answer
+
+    async def in_pieces(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        data = whole("state", b"")
+        for piece in (data[:40], data[40:]):
+            await answer.write(piece)
+            await asyncio.sleep(0.05)
+        return answer
+
+    monkeypatch.setattr(member, "_call", in_pieces)
+    await member.stop()
+    await member.start()
+    state = await members(calls, member).state(local())
+    assert state.pod_uid == "uid-a"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"no JSON", b"x" * (1 << 20) + b"x"])
+async def test_an_answer_that_makes_no_sense_is_the_members_fault(
+    member: FakeMember, calls: MemberClient, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(member, "_answer", lambda *_: body)
+    crew = members(calls, member)
+    with pytest.raises(MemberError, match="apps/a"):
+        await crew.state(local())
+    with pytest.raises(MemberError, match="apps/a"):
+        await crew.push_engine(local(), BundlePush(bundle=BUNDLE))

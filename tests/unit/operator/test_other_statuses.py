@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 from typing import Any
 
@@ -27,7 +28,9 @@ from fleetward_operator.core.purge.report import (
 )
 from fleetward_operator.core.purge.state import Member, Phase, PurgeState, Standing
 from fleetward_operator.core.tenant_plan import plan_tenant
-from tests.support.operator_facts import NOW, policy
+from fleetward_operator.edges.store import trim_secret
+from fleetward_operator.handlers.policy import enforced
+from tests.support.operator_facts import NOW, policy, service
 
 SECRETS = {"one": frozenset({"key"}), "two": frozenset({"other"})}
 
@@ -75,6 +78,15 @@ def test_a_tenants_keys_are_judged_by_secret_and_expiry(
     assert status.keys == len(keys)
 
 
+def test_an_entry_that_cannot_be_a_key_counts_as_none() -> None:
+    values = {"good": b"k" * 16 + b"\n", "short": b"k" * 15, "long": b"k" * 513, "empty": b""}
+    data = {name: base64.b64encode(value).decode() for name, value in values.items()}
+    kept = trim_secret({"metadata": {"name": "one"}, "data": {**data, "odd": "!"}})
+    assert kept["data"] == {"good": ""}
+    plan = plan_tenant(tenant(key("a")), {"one": frozenset()}, key_namespace="keys", now=NOW)
+    assert "16 to 512 characters" in (plan.status.message or "")
+
+
 def test_a_key_wakes_its_tenant_when_it_expires() -> None:
     soon = (NOW + dt.timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     plan = plan_tenant(tenant(key("a", expiresAt=soon)), SECRETS, key_namespace="keys", now=NOW)
@@ -106,6 +118,22 @@ def test_a_policy_is_in_use_when_all_followers_have_this_generation(
     assert f"{ready.status}/{ready.reason}".startswith(verdict)
     assert undocumented("CachePolicy", status.conditions) == ()
     assert status.services == len(followers)
+
+
+def test_what_a_service_said_of_the_policy_before_counts_for_none_other() -> None:
+    condition = {
+        "type": "CachePolicyEnforced",
+        "status": "True",
+        "reason": "AllAcked",
+        "message": "It is.",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    in_force = {"name": "old", "generation": 1, "bundleGeneration": 1}
+    told = service(status={"cachePolicy": in_force, "conditions": [condition]})
+    assert enforced(told, "old") == 1
+    # Both policies may well be at generation 1.
+    assert enforced(told, "new") == 0
 
 
 def test_a_second_default_says_which_is_older() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from fleetward_operator.core.drift import Path, find_drift
 from fleetward_operator.manifests.manifest import Manifest, stamped_hash
+from fleetward_operator.manifests.names import SERVICE_LABEL
 
 ChildKey = tuple[str, str]
 """(kind, name) of a child in its service's namespace."""
@@ -51,10 +52,22 @@ def plan_children(
 
 def controller_uid(item: Mapping[str, Any]) -> str:
     """Uid of an object's controller, or the empty string."""
-    for reference in item.get("metadata", {}).get("ownerReferences") or []:
-        if reference.get("controller"):
-            return str(reference.get("uid", ""))
-    return ""
+    return str(_controller(item).get("uid", ""))
+
+
+def _controller(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    references = item.get("metadata", {}).get("ownerReferences") or []
+    return next((one for one in references if one.get("controller")), {})
+
+
+def _is_or_was_ours(manifest: Manifest, live: Mapping[str, Any]) -> bool:
+    """Whether it belongs to a service of this name; one without an owner, by its label."""
+    owner = _controller(live)
+    if owner:
+        ours = manifest["metadata"]["ownerReferences"][0]
+        return (owner.get("kind"), owner.get("name")) == (ours["kind"], ours["name"])
+    labels = live["metadata"].get("labels") or {}
+    return bool(labels.get(SERVICE_LABEL) == manifest["metadata"]["labels"][SERVICE_LABEL])
 
 
 def _plan_child(
@@ -65,8 +78,11 @@ def _plan_child(
     if "deletionTimestamp" in live["metadata"]:
         # It comes back as missing when it is gone.
         return None
-    owner = controller_uid(live)
-    if owner and owner != owner_uid:
+    owner = _controller(live)
+    if owner_uid and not _is_or_was_ours(manifest, live):
+        # The executor looks again, and tells whose name it took.
+        return ApplyChild(manifest=manifest, why="Missing")
+    if owner and owner.get("uid") != owner_uid:
         return DeleteChild(
             kind=manifest["kind"],
             namespace=manifest["metadata"]["namespace"],

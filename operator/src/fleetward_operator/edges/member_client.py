@@ -187,7 +187,7 @@ class MemberClient:
             async with session.request(
                 method, url, data=body or None, headers=headers, ssl=tls, timeout=limits
             ) as response:
-                data = await response.content.read(MAX_ANSWER_BYTES)
+                data = await _bounded(response.content)
                 status = response.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._metrics.member_calls.labels(call=name, result="unreachable").inc()
@@ -198,6 +198,16 @@ class MemberClient:
             raise _refusal(address, f"{method} /{name}", status=status, data=data)
         self._metrics.member_calls.labels(call=name, result="ok").inc()
         return data
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    """The whole answer; one read gives only what has arrived by then."""
+    data = bytearray()
+    async for piece in content.iter_any():
+        data += piece
+        if len(data) > MAX_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError(f"its answer is above {MAX_ANSWER_BYTES} bytes")
+    return bytes(data)
 
 
 def _refusal(address: Address, call: str, *, status: int, data: bytes) -> MemberRefused:

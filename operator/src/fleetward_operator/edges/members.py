@@ -7,9 +7,13 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from fleetward_api.admin import MemberState, PurgeOrder
 from fleetward_api.bundle import BundleAck, BundlePush, GatewayPush
+from fleetward_api.canonical import first_error
 from fleetward_api.errors import AdmissionError
 from fleetward_api.evidence import Binding
 from fleetward_api.keys import SealingKey, VerifyKey
@@ -22,6 +26,7 @@ from fleetward_operator.edges.token_review import TokenFacts
 from fleetward_operator.errors import MemberError
 from fleetward_operator.manifests.names import TOKEN_AUDIENCE
 
+_Answer = TypeVar("_Answer", bound=BaseModel)
 Review = Callable[[str], Awaitable[TokenFacts]]
 
 
@@ -109,17 +114,15 @@ class Members:
 
     async def push_engine(self, pod: PodSeen, push: BundlePush) -> BundleAck:
         """Put a bundle in force in an engine. Raises as `admit`, and `MemberRefused`."""
-        data = await self._call(pod, "PUT", "/policy", body=push)
-        return BundleAck.model_validate_json(data)
+        return _read(BundleAck, await self._call(pod, "PUT", "/policy", body=push), pod)
 
     async def push_gateway(self, pod: PodSeen, push: GatewayPush) -> BundleAck:
         """Put floors in force in a gateway. Raises as `admit`, and `MemberRefused`."""
-        data = await self._call(pod, "PUT", "/policy", body=push)
-        return BundleAck.model_validate_json(data)
+        return _read(BundleAck, await self._call(pod, "PUT", "/policy", body=push), pod)
 
     async def state(self, pod: PodSeen) -> MemberState:
         """What the member says about itself. Raises as `admit`, and `MemberRefused`."""
-        return MemberState.model_validate_json(await self._call(pod, "GET", "/state"))
+        return _read(MemberState, await self._call(pod, "GET", "/state"), pod)
 
     async def purge(
         self, pod: PodSeen, order: PurgeOrder, *, timeout_s: float
@@ -127,7 +130,7 @@ class Members:
         """The signed receipt for an order, and the admission that it must be verified against."""
         data = await self._call(pod, "POST", "/purge", body=order, timeout_s=timeout_s)
         admitted = self._admitted[pod.uid]
-        return Signed[Receipt].model_validate_json(data), admitted
+        return _read(Signed[Receipt], data, pod), admitted
 
     async def _call(
         self,
@@ -180,6 +183,15 @@ class Members:
 
     def _address(self, pod: PodSeen) -> Address:
         return Address(host=pod.ip, port=self._port, pod_uid=pod.uid, pod=pod.key)
+
+
+def _read(model: type[_Answer], data: bytes, pod: PodSeen) -> _Answer:
+    """A member's answer. What cannot be read is that member's fault, not its service's."""
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as fault:
+        words = first_error(fault)
+        raise MemberError(f"{pod.key} gave an answer that cannot be read: {words}") from fault
 
 
 def _check_facts(facts: TokenFacts, pod: PodSeen) -> None:

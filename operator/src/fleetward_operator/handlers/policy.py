@@ -39,14 +39,18 @@ def followers(op: Operator, namespace: str, policy: str) -> list[Follower]:
     for item in op.store.in_namespace("InferenceService", namespace):
         service = op.catalog.service(f"{namespace}/{item['metadata']['name']}")
         if isinstance(service, InferenceService) and op.fleet.choice(service).name == policy:
-            found.append(Follower(name=service.metadata.name, generation=_enforced(service)))
+            found.append(Follower(name=service.metadata.name, generation=enforced(service, policy)))
     return found
 
 
-def _enforced(service: InferenceService) -> int:
-    enforced = find_condition(service.status.conditions, "CachePolicyEnforced")
+def enforced(service: InferenceService, policy: str) -> int:
+    """Generation of a policy that is in force in all engines of a service, else 0."""
+    condition = find_condition(service.status.conditions, "CachePolicyEnforced")
     in_force = service.status.cache_policy
-    if enforced is None or enforced.status != "True" or in_force is None:
+    if condition is None or condition.status != "True" or in_force is None:
+        return 0
+    if in_force.name != policy:
+        # It follows this one now, and has told us only of the one before.
         return 0
     return in_force.generation or 0
 
