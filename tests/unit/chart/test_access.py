@@ -72,6 +72,42 @@ def test_api_keys_are_read_in_their_own_namespace(rendered: list[Manifest]) -> N
     assert [rule["verbs"] for rule in role["rules"]] == [["get", "list", "watch"]]
 
 
+def test_the_operator_may_write_what_it_writes_and_no_more(rendered: list[Manifest]) -> None:
+    applied = {"create", "patch", "delete"}
+    assert writes_of(named(rendered, "ClusterRole", "fleetward-operator")) == {
+        "inferenceservices/status": {"patch"},
+        "cachepolicies/status": {"patch"},
+        "tenants/status": {"patch"},
+        "cachepurges/status": {"patch"},
+        "inferenceservices/finalizers": {"update"},
+        "deployments": applied,
+        "services": applied,
+        "serviceaccounts": applied,
+        "configmaps": applied,
+        "networkpolicies": applied,
+        "poddisruptionbudgets": applied,
+        "pods": {"patch"},
+        "events": {"create"},
+        "tokenreviews": {"create"},
+    }
+    assert writes_of(named(rendered, "Role", "fleetward-operator")) == {
+        "secrets": {"create", "update"},
+        "configmaps": {"update"},
+        "leases": {"create", "update"},
+    }
+
+
+def writes_of(role: Manifest) -> dict[str, set[str]]:
+    """What a role lets its holder write: verbs by resource."""
+    found: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        for resource in rule["resources"]:
+            verbs = WRITES & set(rule["verbs"])
+            if verbs:
+                found.setdefault(resource, set()).update(verbs)
+    return found
+
+
 def test_every_binding_names_an_account_of_ours(rendered: list[Manifest]) -> None:
     accounts = {
         (account["metadata"]["namespace"], account["metadata"]["name"])
