@@ -31,7 +31,12 @@ from fleetward_api.evidence_records import (
     Totals,
     Unproved,
 )
-from fleetward_api.evidence_rules import not_shown_text, receipt_fault, totals_of
+from fleetward_api.evidence_rules import (
+    left_behind,
+    not_shown_text,
+    receipt_fault,
+    totals_of,
+)
 from fleetward_api.evidence_verify import CONSISTENT, EvidenceReport, verify_evidence
 from fleetward_api.keys import SigningKey
 from fleetward_api.receipt import receipt_faults
@@ -111,7 +116,7 @@ def build_evidence(
     missing = (*not_shown, *not_shown_by(outcomes))
     footer = Footer(
         phase="Incomplete" if missing else "Completed",
-        not_covered=(*STANDARD_NOT_COVERED, *not_covered),
+        not_covered=(*STANDARD_NOT_COVERED, *left_behind(outcomes), *not_covered),
         not_shown=missing,
         totals=totals_of(len(members), outcomes),
         completed_at=completed_at,

@@ -49,6 +49,19 @@ def not_shown_text(pod_uid: str, words: str) -> str:
     return f"{pod_uid}: {words}"[:4096]
 
 
+def left_behind(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return, as an item of `not_covered`, that members dropped KV without overwriting it.
+
+    A policy may ask for that (`deletion.scrub: false`); evidence must not hide it.
+    """
+    receipts = [out.receipt.payload for out in outcomes if isinstance(out, ReceiptRecord)]
+    tiers = [tier for receipt in receipts for tier in receipt.tiers]
+    left = sum(one.blocks for one in tiers if (one.tier, one.method) == ("device", "dropped"))
+    if not left:
+        return ()
+    return (f"not-overwritten: {left} blocks, dropped; their bytes stay until they are used again",)
+
+
 def totals_of(members: int, outcomes: Sequence[Outcome]) -> Totals:
     """Return the sums of a file with these expected members and outcomes."""
     receipts = [out.receipt.payload for out in outcomes if isinstance(out, ReceiptRecord)]

@@ -27,7 +27,12 @@ from fleetward_api.evidence_records import (
     ReceiptRecord,
     Unproved,
 )
-from fleetward_api.evidence_rules import not_shown_text, receipt_fault, totals_of
+from fleetward_api.evidence_rules import (
+    left_behind,
+    not_shown_text,
+    receipt_fault,
+    totals_of,
+)
 from fleetward_api.keys import VerifyKey
 from fleetward_api.receipt import Receipt, receipt_faults
 from fleetward_api.signed import Signed, verify
@@ -263,11 +268,14 @@ def _take_footer(footer: Footer, reading: _Reading) -> None:
             raise _Bad(at, f"the footer does not say: {text}")
     if (footer.phase == "Completed") != (not footer.not_shown):
         raise reading.bad(f"it says {footer.phase} with {len(footer.not_shown)} things not shown")
+    outcomes = [outcome for _, outcome in reading.outcomes.values()]
     listed = {item.partition(":")[0] for item in footer.not_covered}
     for item in STANDARD_NOT_COVERED:
         if item.partition(":")[0] not in listed:
             raise reading.bad(f"it does not list as not covered: {item}")
-    outcomes = [outcome for _, outcome in reading.outcomes.values()]
+    for item in left_behind(outcomes):
+        if item not in footer.not_covered:
+            raise reading.bad(f"it does not list as not covered: {item}")
     if footer.totals != totals_of(len(reading.members), outcomes):
         raise reading.bad("its totals are not the sums of the records")
 

@@ -22,7 +22,8 @@ class TierCounts(WireModel):
     Attributes:
         tier: `index`, `device`, `host`, `router-index`, `bodies`, …
         blocks: entries or blocks removed. bytes: bytes they held.
-        method: `dropped`, `overwritten`, `key-destroyed`, or `none` where nothing was.
+        method: `dropped` (out of reach; the bytes stay until they are used again), `overwritten`,
+            `key-destroyed`, or `none` where nothing was.
     """
 
     tier: Annotated[str, Field(min_length=1, max_length=64)]
@@ -102,8 +103,8 @@ def _count_faults(receipt: Receipt) -> list[str]:
         faults.append(f"{receipt.probe_hits} of {receipt.probes} probes still hit")
     if receipt.probe_hits > receipt.probes:
         faults.append(f"{receipt.probe_hits} probe hits out of {receipt.probes} probes")
-    if receipt.removed and not receipt.probes:
-        faults.append(f"{receipt.removed} keys were removed and none was probed")
+    if receipt.probes < receipt.removed:
+        faults.append(f"{receipt.removed} keys were removed and {receipt.probes} were probed")
     if receipt.recount:
         faults.append(f"a recount still found {receipt.recount} entries of the scope")
     return faults

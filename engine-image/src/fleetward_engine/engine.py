@@ -63,6 +63,11 @@ class Engine:
         self._counters = Counters(last_progress=clock())
 
     @property
+    def block_bytes(self) -> int:
+        """Bytes of KV that one block holds."""
+        return self._runner.block_bytes
+
+    @property
     def has_work(self) -> bool:
         """Whether `step` would do anything."""
         return bool(self._generations or self._closing)
@@ -163,8 +168,7 @@ class Engine:
     def purge(self, scope: Scope, floor: int, *, scrub: bool) -> PurgeCounts:
         """Remove the scope's entries from below the floor and overwrite its bytes now.
 
-        Fences too. Ask again once `in_flight` is 0 if `blocks_in_use` was not: the counts of the
-        second answer are of what was left.
+        Fences too. If `blocks_in_use` is not 0, ask again once `in_flight` is: for what was left.
         """
         purged = self._kv_cache.purge(scope, floor, scrub=scrub)
         self._overwrite_dirty()
@@ -181,9 +185,7 @@ class Engine:
         """Overwrite some of the scope's unused blocks from below the floor, at least one.
 
         After a `purge` without scrub, so that overwriting much memory can be spread over steps.
-
-        Returns:
-            Blocks and bytes overwritten now; (0, 0) when no unused one is left.
+        Returns the blocks and bytes overwritten now; (0, 0) when no unused one is left.
         """
         limit = max(1, limit_bytes // self._runner.block_bytes)
         blocks = self._kv_cache.scrub_idle(scope, floor, limit=limit)
@@ -203,7 +205,7 @@ class Engine:
         return len(self._kv_cache.pool.owned_below(scope, floor))
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
-        """Shorten the TTLs of what is cached, or will be by requests that are here already."""
+        """Shorten the TTLs of what is cached, or will be by requests that are here."""
         for sequence in self._scheduler:
             sequence.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
         self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)

@@ -22,7 +22,7 @@ from fleetward_api.evidence import (
     verify_evidence,
 )
 from fleetward_api.keys import SigningKey
-from fleetward_api.receipt import RECEIPT_DOMAIN
+from fleetward_api.receipt import RECEIPT_DOMAIN, TierCounts
 from fleetward_api.signed import sign
 from tests.support.purge_facts import (
     binding_of,
@@ -111,6 +111,20 @@ def test_every_standing_limit_is_listed() -> None:
     last = evidence_of(KEY, MEMBERS, OUTCOMES, not_covered=["logs: own"]).splitlines()[-1]
     for item in (*STANDARD_NOT_COVERED, "logs: own"):
         assert item.encode() in last
+
+
+def test_blocks_that_were_only_dropped_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = TierCounts(tier="device", blocks=5, bytes=5 * 4096, method="dropped")
+    tiers = (TierCounts(tier="index", blocks=7, method="dropped"), left)
+    outcomes = [receipt_record("a", A, tiers=tiers), *OUTCOMES[1:]]
+    data = evidence_of(KEY, MEMBERS, outcomes)
+    report = verify_evidence(data, key_fingerprint=FINGERPRINT)
+    assert (report.ok, report.phase) == (True, "Completed")
+    assert b"not-overwritten: 5 blocks" in data.splitlines()[-1]
+    assert b"not-overwritten" not in evidence_of(KEY, MEMBERS, OUTCOMES)
+    monkeypatch.setattr("fleetward_api.evidence.left_behind", lambda _outcomes: ())
+    with pytest.raises(EvidenceError, match="does not list as not covered: not-overwritten"):
+        evidence_of(KEY, MEMBERS, outcomes)
 
 
 def test_a_pod_that_was_never_admitted_may_be_dead_but_sign_nothing() -> None:

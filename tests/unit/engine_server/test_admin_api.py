@@ -33,6 +33,7 @@ from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_api.signed import Signed, verify
 from fleetward_engine.engine import Engine
+from fleetward_engine.prefix_index import Entry, PrefixIndex
 from tests.support.engine_core import make_request
 from tests.support.engine_server import POD_UID, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
@@ -241,12 +242,12 @@ async def test_a_deadline_aborts_what_does_not_finish(tmp_path: Path) -> None:
         assert (await running).json()["error"]["code"] == "purged"
 
 
-@pytest.mark.parametrize("deadline_ms", [20_000, 0])
+@pytest.mark.parametrize(("deadline_ms", "arrivals"), [(20_000, 3), (0, 1000)])
 async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
-    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, deadline_ms: int
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, deadline_ms: int, arrivals: int
 ) -> None:
     overwrite = Engine.overwrite
-    late = iter(range(3))
+    late = iter(range(arrivals))
 
     def with_late_arrivals(self: Engine, *arguments: Any, **limits: Any) -> tuple[int, int]:
         # Its token was minted before the fence, and it took until now to come through.
@@ -265,6 +266,55 @@ async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
     receipt = receipt_of(engine, answer)
     assert receipt_faults(receipt) == []
     assert receipt.removed > 0
+    # However many come, past its time the purge waits for none of them.
+    assert next(late, 3) < 10
+
+
+async def test_what_a_broken_fence_let_in_is_removed_before_the_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetward_engine.kv_cache.KvCache.fenced", lambda *_arguments: False)
+    async with running_engine(tmp_path, step_ms=5.0) as engine:
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 60}
+        running = asyncio.create_task(engine.chat(body, tenant="a"))
+        await eventually(lambda: engine.stats.running == 1)
+        receipt = receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+        assert receipt_faults(receipt) == []
+        assert receipt.removed >= 60 // 16
+        assert (await running).status_code == 200
+
+
+def half_removed(index: PrefixIndex, scope: Scope, floor: int) -> list[Entry]:
+    del floor
+    doomed = [entry for entry in index._entries.values() if entry.owner.scope == scope]
+    for entry in doomed[::2]:
+        index.remove(entry, "removed")
+    return doomed[::2]
+
+
+@pytest.mark.parametrize(
+    ("target", "instead"),
+    [
+        ("fleetward_engine.engine.Engine.overwrite", lambda *_arguments, **_limits: (0, 0)),
+        ("fleetward_engine.prefix_index.PrefixIndex.remove_below", half_removed),
+    ],
+)
+async def test_a_build_that_does_half_the_work_owns_up(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, target: str, instead: Any
+) -> None:
+    await engine.cached_tokens(PROMPT, tenant="a")
+    monkeypatch.setattr(target, instead)
+    receipt = receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+    assert any("recount still found" in fault for fault in receipt_faults(receipt))
+
+
+async def test_a_policy_without_overwriting_is_owned_up_to(engine: RunningEngine) -> None:
+    await engine.cached_tokens(PROMPT, tenant="a")
+    answer = await engine.admin("POST", "/purge", order("a", 1, scrub=False))
+    receipt = receipt_of(engine, answer)
+    assert receipt_faults(receipt) == []
+    device = next(tier for tier in receipt.tiers if tier.tier == "device")
+    assert (device.method, device.blocks) == ("dropped", receipt.removed)
 
 
 async def test_evidence_pages_lead_to_the_head(engine: RunningEngine) -> None:

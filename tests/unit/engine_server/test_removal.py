@@ -61,6 +61,8 @@ class Books:
     def recount(self, _scope: Scope, _floor: int) -> int:
         return self.below
 
+    block_bytes = 1024
+
     def residue(self, _scope: Scope, _floor: int) -> int:
         return self.dirty
 
@@ -86,9 +88,9 @@ def receipt_of(books: Books) -> Receipt:
     return receipt(drop(engine, SCOPE, 1), found(books))
 
 
-def found(books: Books, keys: tuple[bytes, ...] = (b"k",)) -> Findings:
+def found(books: Books, keys: tuple[bytes, ...] = (b"k",) * 50, *, scrub: bool = True) -> Findings:
     engine: Any = books
-    return look_again(engine, SCOPE, 1, keys=keys, scrub=True)
+    return look_again(engine, SCOPE, 1, keys=keys, scrub=scrub)
 
 
 @given(below=small, above=small, gone=small, more=small)
@@ -130,3 +132,14 @@ def test_bytes_that_were_not_overwritten_are_reported() -> None:
     assert receipt_faults(receipt_of(books)) == [
         "a recount still found 3 entries of the scope",
     ]
+
+
+def test_bytes_that_were_not_to_be_overwritten_are_said_to_be_left() -> None:
+    books = Books(below=3, above=2, gone=1)
+    books.overwrites = False
+    engine: Any = books
+    removal = drop(engine, SCOPE, 1)
+    made = receipt(removal, found(books, removal.keys, scrub=False))
+    assert receipt_faults(made) == []
+    device = next(tier for tier in made.tiers if tier.tier == "device")
+    assert (device.blocks, device.bytes, device.method) == (3, 3 * 1024, "dropped")

@@ -48,12 +48,15 @@ class Findings:
 
     ``probe_hits`` of ``probes`` removed keys went through the lookup that requests use and were
     still found. ``recount`` is what full scans found: index entries below the floor and, where
-    bytes were to be overwritten, blocks that still carry them.
+    bytes were to be overwritten, blocks that still carry them. Where they were not, such blocks
+    are ``left``, with their bytes.
     """
 
     probes: int = 0
     probe_hits: int = 0
     recount: int = 0
+    left: int = 0
+    left_bytes: int = 0
 
 
 def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
@@ -75,12 +78,15 @@ def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
 def look_again(
     engine: Engine, scope: Scope, floor: int, *, keys: tuple[bytes, ...], scrub: bool
 ) -> Findings:
-    """Probe the removed keys, scan the index and, after a scrub, the owners of all blocks."""
-    residue = engine.residue(scope, floor) if scrub else 0
+    """Probe the removed keys, scan the index and the owners of all blocks."""
+    residue = engine.residue(scope, floor)
+    left = 0 if scrub else residue
     return Findings(
         probes=len(keys),
         probe_hits=engine.probe(keys),
-        recount=engine.recount(scope, floor) + residue,
+        recount=engine.recount(scope, floor) + residue - left,
+        left=left,
+        left_bytes=left * engine.block_bytes,
     )
 
 
@@ -110,10 +116,7 @@ def build_receipt(
         pod_uid=witness.pod_uid,
         key_id=witness.key_id,
         floor=witness.floor,
-        tiers=(
-            _tier("index", removal.entries, 0, method="dropped"),
-            _tier("device", removal.blocks, removal.bytes, method="overwritten"),
-        ),
+        tiers=(_tier("index", removal.entries, 0, method="dropped"), _device(removal, findings)),
         in_flight_finished=witness.finished,
         in_flight_aborted=witness.aborted,
         chain_before=witness.before.digest,
@@ -130,6 +133,13 @@ def build_receipt(
         finished_at=witness.finished_at,
         versions=witness.versions,
     )
+
+
+def _device(removal: Removal, findings: Findings) -> TierCounts:
+    # One left block is enough to say "dropped": its bytes stay until it is used again.
+    if findings.left:
+        return _tier("device", findings.left, findings.left_bytes, method="dropped")
+    return _tier("device", removal.blocks, removal.bytes, method="overwritten")
 
 
 def _tier(tier: str, blocks: int, size: int, *, method: str) -> TierCounts:
