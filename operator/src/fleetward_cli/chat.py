@@ -45,6 +45,8 @@ def chat(
     endpoint = Endpoint(
         url=required(url, "--url", "FLEETWARD_URL"), key=required(key, "--key", "FLEETWARD_KEY")
     )
+    if not (endpoint.key.isascii() and endpoint.key.isprintable()):
+        raise CliError("the API key holds characters that no header can carry: check --key")
     request = ChatRequest(
         model=required(model, "--model", "FLEETWARD_MODEL"),
         messages=build_messages(sys.stdin.read() if message == "-" else message, system=system),
@@ -74,6 +76,10 @@ def build_messages(message: str, *, system: str) -> list[dict[str, str]]:
     """The conversation so far."""
     if not message.strip():
         raise CliError("the message is empty: say what to ask")
+    try:
+        f"{message}{system}".encode()
+    except UnicodeEncodeError as error:
+        raise CliError("the message is not UTF-8 text: convert it first") from error
     first = [{"role": "system", "content": system}] if system else []
     return [*first, {"role": "user", "content": message}]
 

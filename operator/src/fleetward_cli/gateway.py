@@ -90,6 +90,8 @@ def stream_chat(
                 raise CliError(refusal(response.status_code, response.text))
             for event in read_events(response.iter_lines()):
                 reader.take(event)
+    except httpx.InvalidURL as error:
+        raise CliError(f"--url {endpoint.url} is not a URL: {error}") from error
     except httpx.HTTPError as error:
         raise CliError(
             f"the gateway at {endpoint.url} does not answer "

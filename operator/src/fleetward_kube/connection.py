@@ -43,6 +43,8 @@ async def load_connection(environ: Mapping[str, str]) -> Connection:
     from kubernetes.aio import config  # noqa: PLC0415
     from kubernetes.aio.client import Configuration  # noqa: PLC0415
 
+    from yaml import YAMLError  # noqa: PLC0415
+
     configuration = Configuration()
     kubeconfig = environ.get("KUBECONFIG", "")
     try:
@@ -52,7 +54,12 @@ async def load_connection(environ: Mapping[str, str]) -> Connection:
             )
         else:
             config.load_incluster_config(client_configuration=configuration)
-    except (config.ConfigException, OSError, ValueError) as error:
+        return _connection_of(configuration)
+    except (
+        *(config.ConfigException, YAMLError, OSError, ValueError),
+        # What the loader says of a file that is YAML and no kubeconfig.
+        *(AttributeError, KeyError, TypeError),
+    ) as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's ServiceAccount"
         raise KubeError(
             0,
@@ -60,7 +67,6 @@ async def load_connection(environ: Mapping[str, str]) -> Connection:
             f"cannot reach an API server through {where}: {error}; "
             "set KUBECONFIG, or run in a pod that has a ServiceAccount token",
         ) from error
-    return _connection_of(configuration)
 
 
 def _connection_of(configuration: Any) -> Connection:

@@ -174,3 +174,23 @@ def test_lines_that_are_no_data_are_passed_over(lines: list[str]) -> None:
     others = [line for line in lines if not line.startswith("data:")]
     framed = [*others, 'data: {"a": 1}', *others, "data: [DONE]", 'data: {"b": 2}']
     assert list(read_events(framed)) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (("--url", "http://[::1"), "is not a URL"),
+        (("--url", "http://host:abc"), "is not a URL"),
+        (("--key", "\u043a\u043b\u044e\u0447"), "check --key"),
+        (("--key", "k\nx-other: 1"), "check --key"),
+        (("--system", "\udcff"), "not UTF-8"),
+    ],
+)
+def test_words_that_cannot_be_sent_are_refused_in_one_sentence(
+    run: Run, gateway: HttpAnswers, changed: tuple[str, str], says: str
+) -> None:
+    ended = run(*words(gateway), *changed)
+    assert ended.code == 1
+    assert ended.err.startswith("error: ")
+    assert says in ended.err
+    assert gateway.bodies == []

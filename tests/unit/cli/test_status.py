@@ -150,3 +150,12 @@ def test_a_kubeconfig_that_is_not_there_is_named(run: Run, tmp_path: Path) -> No
     ended = run("status", "--kubeconfig", str(tmp_path / "absent"))
     assert ended.code == 1
     assert "absent" in ended.err
+
+
+@pytest.mark.parametrize("content", ["", "a: [", "[]", "word", "a: b"])
+def test_a_file_that_is_no_kubeconfig_is_named(run: Run, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(content)
+    ended = run("status", "--kubeconfig", str(file))
+    assert ended.code == 1
+    assert f"error: cannot reach an API server through kubeconfig {file}: " in ended.err
