@@ -28,6 +28,7 @@ class FakeCollection:
         self.queries: list[dict[str, str]] = []
         self.watching = asyncio.Event()
         self.page_faults: list[web.Response] = []
+        self.watch_refusal = 0
         self._streams: list[asyncio.Queue[bytes | None]] = []
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -81,6 +82,8 @@ class FakeCollection:
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(dict(request.query))
+        if "watch" in request.query and self.watch_refusal:
+            return web.json_response({"message": "no"}, status=self.watch_refusal)
         if "watch" in request.query:
             return await self._watch(request)
         if self.page_faults:

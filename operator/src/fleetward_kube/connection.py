@@ -42,7 +42,6 @@ async def load_connection(environ: Mapping[str, str]) -> Connection:
     # Imported late: its typed models cost 20 MB, which a test against a plain URL need not pay.
     from kubernetes.aio import config  # noqa: PLC0415
     from kubernetes.aio.client import Configuration  # noqa: PLC0415
-
     from yaml import YAMLError  # noqa: PLC0415
 
     configuration = Configuration()

@@ -141,6 +141,8 @@ class Informer:
         )
         self._heard()
         self._replace(listing)
+        # Only a watch that gives something ends the backoff: one that is refused at once, or has
+        # always expired, would otherwise have the whole list read again without a pause.
         self._position = listing.resource_version
         self.synced.set()
 
@@ -154,6 +156,7 @@ class Informer:
             quiet_s=self._timing.quiet_s,
         ):
             self._heard()
+            self._backoff.reset()
             self._apply(event)
             self._position = event.resource_version or self._position
             events += 1
@@ -165,7 +168,6 @@ class Informer:
     def _heard(self) -> None:
         self._last_contact = self._timing.clock()
         self.problem = ""
-        self._backoff.reset()
 
     def _replace(self, listing: Listing) -> None:
         present = {object_key(item): item for item in listing.items}

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from fleetward_kube import Informer, KubeClient, WatchTiming
+from fleetward_kube.backoff import Backoff
 from tests.support.eventually import eventually
 from tests.support.fake_kube import PATH, FakeCollection
 
@@ -139,6 +140,34 @@ async def test_refused_list_is_retried_and_the_reason_kept(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert problems == ["Forbidden (403): no"]
+
+
+@pytest.mark.parametrize("status", [403, 410])
+async def test_lists_whose_watch_is_refused_come_ever_more_slowly(
+    server: FakeCollection, client: KubeClient, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    delays: list[float] = []
+    real = Backoff.next_delay
+
+    def noted(backoff: Backoff) -> float:
+        delays.append(real(backoff))
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "next_delay", noted)
+    server.watch_refusal = status
+    async with Watched(Informer(client, PATH)) as watched:
+        await eventually(lambda: len(delays) >= 6)
+        assert delays[5] > 2.0
+        # Once it works again, so do short delays.
+        server.watch_refusal = 0
+        await eventually(server.watching.is_set)
+        server.put("a", v="1")
+        await eventually(lambda: watched.changes != [])
+        delays.clear()
+        server.end_watches()
+        server.watch_refusal = status
+        await eventually(lambda: len(delays) >= 1)
+        assert delays[0] <= 0.2
 
 
 async def test_long_and_split_lines_are_read_whole(
