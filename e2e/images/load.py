@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import subprocess
@@ -77,15 +78,12 @@ def send(exported: Exported, *, layers: LayerFolder, settings: ImageSettings) ->
         stderr=subprocess.PIPE,
     )
     assert child.stdin is not None
-    assert child.stderr is not None
-    try:
+    # It ended early when the pipe breaks: its exit status and words, read below, say why.
+    with contextlib.suppress(BrokenPipeError), child.stdin:
         write_archive(child.stdin, exported, layers=layers, skip=present.__contains__)
-        child.stdin.close()
-    except BrokenPipeError:
-        # It ended early: its exit status and words, read below, say why.
-        child.stdin = None
-    words = child.stderr.read().decode(errors="replace")
-    status = child.wait()
+    child.stdin = None
+    words = child.communicate()[1].decode(errors="replace")
+    status = child.returncode
     if status != 0:
         raise CommandFailed(explain(argv, status, words))
 

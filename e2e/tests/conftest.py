@@ -54,8 +54,12 @@ def _demo(*arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def story() -> Iterator[str]:
-    """The output of `make up` on a cluster without history; the demo comes back at the end."""
-    _demo("e2e.cluster", "down")
+    """The output of `make up` on a cluster without history; the demo comes back at the end.
+
+    With `FLEETWARD_KEEP_CLUSTER=1` the running cluster is used as it is: for writing tests.
+    """
+    if os.environ.get("FLEETWARD_KEEP_CLUSTER") != "1":
+        _demo("e2e.cluster", "down")
     yield _demo("e2e.demo", "up")
     started = time.monotonic()
     _demo("e2e.demo", "up")

@@ -41,7 +41,7 @@ def test_a_stream_whose_pod_is_killed_ends_in_band(
 ) -> None:
     cluster.apply(manifests.service("mortal", namespace=playground))
     ready(cluster, "mortal", playground)
-    events = tenants["ada"].stream("mortal", "talk", max_tokens=4000, ignore_eos=True)
+    events = tenants["ada"].stream("mortal", "talk", max_tokens=2000, ignore_eos=True)
     next(events)
     pod = pods_of(cluster, "mortal", playground)[0]["metadata"]["name"]
     cluster.run("delete", "pod", pod, "-n", playground, "--force", "--grace-period=0")

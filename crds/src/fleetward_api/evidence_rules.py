@@ -71,7 +71,7 @@ def totals_of(members: int, outcomes: Sequence[Outcome]) -> Totals:
         receipts=len(receipts),
         dead=sum(isinstance(outcome, Dead) for outcome in outcomes),
         unproved=sum(isinstance(outcome, Unproved) for outcome in outcomes),
-        blocks=sum(tier.blocks for tier in tiers),
+        blocks=sum(receipt.kv_blocks for receipt in receipts),
         bytes=sum(tier.bytes for tier in tiers),
         records=members + len(outcomes) + 2,
     )

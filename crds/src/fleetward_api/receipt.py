@@ -14,6 +14,8 @@ from fleetward_api.signed import KeyId
 
 RECEIPT_DOMAIN: Final = "receipt"
 MAX_TIERS: Final = 16
+KV_TIERS: Final = frozenset({"device", "host"})
+"""Tiers that hold KV blocks; an index lists the same blocks once more."""
 
 
 class TierCounts(WireModel):
@@ -72,6 +74,11 @@ class Receipt(WireModel):
     started_at: Count
     finished_at: Count
     versions: dict[Name, Name] = Field(default_factory=dict, max_length=MAX_TIERS)
+
+    @property
+    def kv_blocks(self) -> int:
+        """KV blocks removed, each counted where its bytes lay."""
+        return sum(tier.blocks for tier in self.tiers if tier.tier in KV_TIERS)
 
 
 def receipt_faults(receipt: Receipt) -> list[str]:

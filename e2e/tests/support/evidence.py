@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Any
 
 from e2e.tests.support.audit import writes
 from e2e.tests.support.kubectl import Cluster
@@ -28,17 +30,19 @@ def key_fingerprint(cluster: Cluster) -> str:
     return VerifyKey.from_b64(trust["data"]["operator.pub"]).fingerprint
 
 
-def purge_blocks(evidence: bytes) -> list[int]:
-    """Device blocks removed, for each engine's receipt in the evidence."""
+def purge_blocks(evidence: bytes, *, pods: Collection[str]) -> list[int]:
+    """Device blocks removed, by the receipts of the pods with these uids."""
     found = []
     for line in evidence.decode().splitlines():
         receipt = _receipt_in(json.loads(line))
-        tiers = receipt.get("tiers", []) if receipt else []
+        if receipt is None or receipt["podUid"] not in pods:
+            continue
+        tiers = receipt["tiers"]
         found += [int(tier["blocks"]) for tier in tiers if tier["tier"] == "device"]
     return found
 
 
-def _receipt_in(value: object) -> dict[str, list[dict[str, str]]] | None:
+def _receipt_in(value: object) -> dict[str, Any] | None:
     if isinstance(value, dict):
         if "purgeUid" in value and "tiers" in value:
             return value

@@ -177,7 +177,7 @@ def _summary(member: Member) -> ReceiptSummary:
         pod_name=f"{member.namespace}/{member.name}",
         kind="Gateway" if member.kind == "gateway" else "Engine",
         key_id=signed.key_id,
-        blocks=sum(tier.blocks for tier in tiers),
+        blocks=signed.payload.kv_blocks,
         bytes=sum(tier.bytes for tier in tiers),
         digest=digest(member.receipt.encode()),
     )
