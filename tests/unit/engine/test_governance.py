@@ -87,6 +87,13 @@ def test_a_stricter_policy_reaches_what_a_request_in_flight_leaves() -> None:
         assert bench.engine.stats().cached_blocks == left
 
 
+def test_a_prefix_is_evicted_from_its_end() -> None:
+    bench = make_bench(num_blocks=8)
+    cached(bench, "1")
+    bench.run(make_request("2", [99] * 21, scope=BETA, max_tokens=1))
+    assert cached(bench, "3") == 8
+
+
 def test_no_store_leaves_nothing_and_a_storing_request_still_does() -> None:
     bench = make_bench()
     assert cached(bench, "1", store=False) == 0

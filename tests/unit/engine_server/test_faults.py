@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from fleetward_api.admin import ModelState
+from fleetward_api.floors import Floors
+from fleetward_api.receipt import receipt_faults
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import ModelUnavailable
 from fleetward_engine.factory import build_engine
@@ -23,9 +25,11 @@ from tests.support.engine_server import (
     Build,
     RunningEngine,
     engine_config,
+    push,
     running_engine,
 )
 from tests.support.eventually import eventually
+from tests.support.purge_orders import order, receipt_of
 
 LONG = {"model": MODEL, "prompt": "x", "max_tokens": 1500}
 TEXT = "/v1/completions"
@@ -136,7 +140,10 @@ async def test_everything_but_inference_answers_while_loading(tmp_path: Path) ->
         go.wait(30)
         return build_engine(engine_config(tmp_path), time.monotonic)
 
-    async with running_engine(tmp_path, build=slow, loaded=False) as engine:
+    raised = push(floors=Floors(version=1, tenants={"a": 1}))
+    async with running_engine(tmp_path, build=slow, loaded=False, policy=raised) as engine:
+        receipt = receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
+        assert (receipt_faults(receipt), receipt.inserted, receipt.removed) == ([], 0, 0)
         assert (await engine.http.get(engine.url + "/health")).status_code == 200
         assert (await engine.http.get(engine.url + "/ready")).status_code == 503
         assert (await engine.admin("GET", "/state")).json()["bundleGeneration"] == 1

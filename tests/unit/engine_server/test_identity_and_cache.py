@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from fleetward_api.bundle import Retention, RetentionClass
 from fleetward_api.floors import Floors
-from fleetward_api.identity import IDENTITY_HEADER, mint_identity
+from fleetward_api.identity import IDENTITY_HEADER, IdentityFloors, mint_identity
 from fleetward_api.keys import SigningKey
-from tests.support.engine_server import MODEL, RunningEngine, make_claims, push, running_engine
+from fleetward_engine.server.errors import ApiError
+from fleetward_engine.server.identity import Caller, GatewayAuthenticator
+from fleetward_engine.server.trust import TrustStore
+from tests.support.engine_core import Clock
+from tests.support.engine_server import (
+    MODEL,
+    SERVICE_UID,
+    Keys,
+    RunningEngine,
+    make_claims,
+    push,
+    running_engine,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -117,3 +130,32 @@ async def test_new_trust_is_picked_up_and_a_broken_folder_keeps_the_old(
     assert await refusal(engine, engine.identity()) == (200, "")
     stale = {IDENTITY_HEADER: mint_identity(make_claims(), before)}
     assert await refusal(engine, stale) == (401, "identity_forged")
+
+
+async def test_every_claim_reaches_the_caller_and_a_skewed_clock_replays_none(
+    tmp_path: Path,
+) -> None:
+    keys = Keys()
+    keys.write(tmp_path)
+    wall = Clock(time.time())
+    gate = GatewayAuthenticator(
+        TrustStore(tmp_path), service_uid=SERVICE_UID, wall=wall, clock=lambda: 5.0
+    )
+    claims = make_claims(
+        "a", user="u", permission_scope="p", document_tags=("t",), retention_class="short",
+        floors=IdentityFloors(tenant=1, user=2, permission_scope=3, document_tag=4),
+    )  # fmt: skip
+    token = mint_identity(claims, keys.gateway)
+    # Past its minute, within the leeway: taken, and still only once.
+    wall.advance(300.0)
+    assert gate.authenticate(token) == Caller(
+        tenant="a", user="u", permission_scope="p", document_tags=("t",),
+        floors=(1, 2, 3, 4), retention_class="short",
+    )  # fmt: skip
+    for seconds in (0.0, -300.0, 900.0):
+        wall.advance(seconds)
+        with pytest.raises(ApiError, match="used before"):
+            gate.authenticate(token)
+    wall.advance(100.0)
+    with pytest.raises(ApiError, match="expired"):
+        gate.authenticate(mint_identity(make_claims("a"), keys.gateway))

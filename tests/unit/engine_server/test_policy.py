@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetward_api.bundle import Retention, RetentionClass
+from fleetward_api.bundle import EpochSecret, Retention, RetentionClass
 from fleetward_api.cache_key import ModelFingerprint
 from fleetward_api.floors import Floors
 from fleetward_api.scope import Scope
@@ -127,6 +128,10 @@ def test_a_new_epoch_needs_its_secret_and_drops_what_the_old_one_keyed() -> None
     assert verdict.policy.secret == b"n" * 32
     assert verdict.ttls is not None
     assert (verdict.ttls.idle_ttl_ms, verdict.ttls.max_ttl_ms) == (0, 0)
+    other = push(4, epoch=2).model_copy(update={"epoch": EpochSecret.of(1, b"s" * 32)})
+    refused = decide_push(current, other, known=Floors(), service_uid=SERVICE_UID)
+    assert isinstance(refused, Refuse)
+    assert refused.code == "epoch_missing"
     kept = decide_push(current, push(4, secret=None), known=Floors(), service_uid=SERVICE_UID)
     assert isinstance(kept, Apply)
     assert kept.policy.secret == current.secret
@@ -147,6 +152,25 @@ def test_reuse_needs_every_fact_equal_and_no_fence_between(
         assert context.scope == Scope(tenant=caller.tenant)
     if one.root is not None:
         assert (one.root == two.root) is (first == second)
+
+
+@pytest.mark.parametrize(
+    ("raised", "place"),
+    [({"users": {"a/u": 2}}, 1), ({"permission_scopes": {"a/p": 2}}, 2),
+     ({"document_tags": {"a/t": 2}}, 3)],
+)  # fmt: skip
+def test_a_finer_floor_closes_the_cache_to_older_tokens(
+    raised: dict[str, dict[str, int]], place: int
+) -> None:
+    policy = in_force(floors=Floors(**raised))
+    for known in (1, 2, 3):
+        floors = [0, 0, 0, 0]
+        floors[place] = known
+        caller = Caller(
+            tenant="a", user="u", permission_scope="p", document_tags=("t",),
+            floors=(floors[0], floors[1], floors[2], floors[3]),
+        )  # fmt: skip
+        assert (cache_context(caller, policy, model=MODEL).root is None) is (known < 2)
 
 
 def test_ignored_permission_scopes_do_not_part_the_cache() -> None:
