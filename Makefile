@@ -86,7 +86,7 @@ bench-throughput: venv ## Tokens per second beside transformers' continuous batc
 
 .PHONY: bench-cluster
 bench-cluster: venv ## The cluster figures in full: 200 pairs, purge, idle for 5 min, 20 kills
-	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider e2e/tests
+	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider --timeout 2400 e2e/tests/test_story.py e2e/tests/test_purge.py e2e/tests/test_operator.py
 
 .PHONY: bench-up
 bench-up: venv ## `make up` from nothing, again, and after `make down`

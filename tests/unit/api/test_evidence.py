@@ -50,7 +50,7 @@ def test_a_purge_that_shows_everything_is_completed() -> None:
     assert (report.first_fault, report.record) == (None, None)
     assert report.summary == (
         "purge purge-uid-1 Completed: 3 members, 2 receipts, 1 dead, 0 unproved, "
-        "28 blocks, 57344 bytes; signed by the pinned key"
+        "14 blocks, 57344 bytes; signed by the pinned key"
     )
 
 
