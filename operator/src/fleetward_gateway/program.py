@@ -51,7 +51,7 @@ class Gateway:
         self, settings: Settings, client: KubeClient, upstream: Upstream, *, tls_folder: Path
     ) -> None:
         self.settings = settings
-        self.view = ClusterView()
+        self.view = ClusterView(settings.service_namespaces)
         self.metrics = Metrics()
         self.flights = Flights()
         self.budget = BodyBudget(settings.bounds.held_bytes)

@@ -79,6 +79,7 @@ class Settings:
 
     pod: Pod
     key_namespace: str
+    service_namespaces: tuple[str, ...] = ("*",)
     ports: Ports = Ports()
     bounds: Bounds = Bounds()
     draining: Draining = Draining()
@@ -101,6 +102,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             ip=read.required("POD_IP"),
         ),
         key_namespace=read.required("FLEETWARD_KEY_NAMESPACE"),
+        service_namespaces=read.words("FLEETWARD_SERVICE_NAMESPACES", "*"),
         ports=Ports(
             host=read.text("FLEETWARD_GATEWAY_HOST", Ports().host),
             public=read.port("FLEETWARD_GATEWAY_PORT", Ports().public),
@@ -136,6 +138,10 @@ class _Reader:
 
     def text(self, name: str, default: str) -> str:
         return self._environ.get(name) or default
+
+    def words(self, name: str, default: str) -> tuple[str, ...]:
+        parts = (part.strip() for part in self.text(name, default).split(","))
+        return tuple(part for part in parts if part)
 
     def required(self, name: str) -> str:
         value = self._environ.get(name, "")

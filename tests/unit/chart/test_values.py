@@ -83,6 +83,10 @@ def test_engine_rules_reach_the_operator(chart: Chart) -> None:
     assert environment["FLEETWARD_ENGINE_IMAGE_ALLOW"] == "reg.example/fleetward/*,other:1"
     assert environment["FLEETWARD_SERVICE_NAMESPACES"] == "a,b"
     assert environment["FLEETWARD_ENGINE_IMAGE"] == "fleetward/engine:0.1.0"
+    gateway = named(rendered, "Deployment", "fleetward-gateway")["spec"]["template"]["spec"]
+    assert {"name": "FLEETWARD_SERVICE_NAMESPACES", "value": "a,b"} in gateway["containers"][0][
+        "env"
+    ]
 
 
 def test_what_holds_data_stays_when_the_release_goes(chart: Chart) -> None:

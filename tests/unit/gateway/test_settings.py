@@ -45,6 +45,9 @@ def test_each_bound_can_be_set() -> None:
     assert changed.bounds.body_s == 1.5
     assert changed.ports.public == 0
     assert changed.draining.delay_s == 0
+    assert changed.service_namespaces == ("*",)
+    named = read_settings({**NEEDED, "FLEETWARD_SERVICE_NAMESPACES": "apps, more"})
+    assert named.service_namespaces == ("apps", "more")
 
 
 @pytest.mark.parametrize("name", sorted(NEEDED))

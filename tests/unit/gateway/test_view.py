@@ -41,6 +41,16 @@ def test_order_of_arrival_does_not_matter() -> None:
     assert first.faults == second.faults == {}
 
 
+def test_a_service_where_none_may_be_holds_no_name() -> None:
+    view = ClusterView(("apps",))
+    squatter = service("s", namespace="elsewhere", created="2025-01-01T00:00:00Z")
+    view.on_service("elsewhere/s", None, squatter)
+    assert dict(view.catalogue.owners) == {}
+    view.on_service("apps/s", None, service("s"))
+    assert view.catalogue.owners["m"].namespace == "apps"
+    assert view.catalogue.conflicts == ()
+
+
 def test_an_unreadable_tenant_or_service_keeps_its_last_good_version() -> None:
     view = ClusterView()
     put_secret(view, key_secret("a-key", KEY_A))

@@ -7,7 +7,7 @@ exception: what is not there any more opens nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from fleetward_api.errors import FleetwardError
@@ -27,9 +27,15 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterView:
-    """Everything that admission and routing read; changed only in the event loop's thread."""
+    """Everything that admission and routing read; changed only in the event loop's thread.
 
-    def __init__(self) -> None:
+    Args:
+        namespaces: those that may hold services; `*` is any. A service elsewhere is refused by the
+            operator, so it must not hold a name either.
+    """
+
+    def __init__(self, namespaces: Collection[str] = ("*",)) -> None:
+        self._namespaces = frozenset(namespaces)
         self.endpoints = EndpointTable()
         self.floors = Floors()
         self.floors_known = False
@@ -92,6 +98,8 @@ class ClusterView:
 
     def on_service(self, key: str, _old: KubeObject | None, new: KubeObject | None) -> None:
         """An InferenceService changed; most changes are of its status and alter nothing here."""
+        if not self._namespaces & {"*", key.partition("/")[0]}:
+            return
         if self._keep("InferenceService", key, new, into=self._services, read=service_facts):
             self._catalogue = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,16 @@ class Invalid:
 
 
 class Catalog:
-    """Parsed services and policies. What cannot be parsed is kept as its fault."""
+    """Parsed services and policies. What cannot be parsed is kept as its fault.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: the watched cluster.
+        may_serve: whether a namespace may hold services; those of others hold no name.
+    """
+
+    def __init__(self, store: Store, *, may_serve: Callable[[str], bool]) -> None:
         self._store = store
+        self._may_serve = may_serve
         self._services: dict[str, tuple[str, InferenceService | Invalid]] = {}
         self._policies: dict[str, tuple[str, CachePolicy | Invalid]] = {}
         self._claims: dict[str, NameClaim] = {}
@@ -85,7 +91,8 @@ class Catalog:
         before = self._claims.pop(key, None)
         for name in before.names if before else ():
             self._holders[name].discard(key)
-        parsed = None if new is None else _parse_service(new)
+        allowed = new is not None and self._may_serve(key.partition("/")[0])
+        parsed = _parse_service(new) if new is not None and allowed else None
         if isinstance(parsed, InferenceService):
             claim = claim_of(parsed)
             self._claims[key] = claim

@@ -147,7 +147,7 @@ class App:
         store, leadership = self._store, self._leadership
         if store is None or leadership is None:
             raise RuntimeError("the operator was not started")
-        catalog = Catalog(store)
+        catalog = Catalog(store, may_serve=self._settings.engine.namespace_allowed)
         await store.synced()
         await leadership.acquired.wait()
         logger.info("the lease is ours; starting to work")
