@@ -75,6 +75,11 @@ class Timings:
     member_timeout: float = 10.0
     watch_quiet_limit: float = 150.0
 
+    @property
+    def write_timeout(self) -> float:
+        """Longest write: one sent at the last allowed moment ends before another may lead."""
+        return min(self.request_timeout, self.lease_duration - self.lease_renew_deadline)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fleetward_kube import KubeClient
 from fleetward_operator.edges.lease import Clocks, Leadership, LeaseTerms
+from fleetward_operator.settings import Timings
 from tests.support.object_api import ObjectApi
 
 DURATION, DEADLINE = 15.0, 10.0
@@ -83,6 +84,22 @@ async def test_a_container_that_restarts_in_its_pod_need_not_wait() -> None:
     assert not again.may_write()
     await again._round()
     assert again.may_write()
+
+
+async def test_a_lease_that_somebody_made_empty_is_free() -> None:
+    api, time = ObjectApi(), Time()
+    path = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
+    empty = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    await api.request("POST", path, body={**empty, "metadata": {"name": "fleetward-operator"}})
+    first = candidate(api, "first", time)
+    await first._round()
+    assert first.may_write()
+    assert holder(api) == "first"
+
+
+def test_the_last_allowed_write_ends_before_another_may_lead() -> None:
+    timings = Timings()
+    assert timings.lease_renew_deadline + timings.write_timeout <= timings.lease_duration
 
 
 async def test_an_api_server_that_is_away_costs_the_right_in_time() -> None:

@@ -115,7 +115,7 @@ class Leadership:
         version = str(lease["metadata"]["resourceVersion"])
         if version != self._seen_version:
             self._seen_version, self._seen_at = version, self._clocks.monotonic()
-        holder = lease["spec"].get("holderIdentity") or ""
+        holder = (lease.get("spec") or {}).get("holderIdentity") or ""
         if holder in {"", self._terms.identity}:
             return True
         return self._clocks.monotonic() - self._seen_at >= self._terms.duration_s
@@ -136,7 +136,7 @@ class Leadership:
         )
 
     async def _take(self, lease: dict[str, Any]) -> None:
-        before = lease["spec"]
+        before = lease.get("spec") or {}
         ours = before.get("holderIdentity") == self._terms.identity
         transitions = int(before.get("leaseTransitions") or 0) + (0 if ours else 1)
         acquired = str(before.get("acquireTime") or self._now()) if ours else self._now()

@@ -156,7 +156,7 @@ class App:
             client,
             may_write=leadership.may_write,
             metrics=self.metrics,
-            timeout_s=self._settings.timings.request_timeout,
+            timeout_s=self._settings.timings.write_timeout,
         )
         self.operator, self._calls = await build_operator(
             client,
