@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.chart import CHART, CHECKOUT, Chart, ChartRefused, named, of_kind
+from tests.support.chart import (
+    CHART,
+    CHECKOUT,
+    RELEASE_NAMESPACE,
+    Chart,
+    ChartRefused,
+    named,
+    of_kind,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +75,11 @@ def walk(
     for name, value in values.items():
         found += walk(root, schema["properties"][name], value, f"{path}.{name}")
     return found
+
+
+def test_api_keys_and_the_releases_own_keys_are_kept_apart(chart: Chart) -> None:
+    with pytest.raises(ChartRefused, match="must not be the release's own"):
+        chart.render({"apiKeys": {"namespace": RELEASE_NAMESPACE}})
 
 
 def test_engine_rules_reach_the_operator(chart: Chart) -> None:

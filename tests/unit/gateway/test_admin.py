@@ -300,7 +300,7 @@ async def test_what_cannot_be_fenced_is_refused_by_name(operator: Operator) -> N
         floor=1,
         deadline_ms=1,
     )
-    for bad, code in ((finer, "scope_unsupported"), (order(digest="0" * 64), "scope_digest")):
+    for bad, code in ((finer, "unsupported_scope"), (order(digest="0" * 64), "scope_digest")):
         status, answer = await operator.call("POST", "/purge", bad)
         assert (status, json.loads(answer)["error"]["code"]) == (400, code)
 

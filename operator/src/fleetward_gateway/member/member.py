@@ -149,12 +149,12 @@ class Member:
         try:
             scope = Scope.from_wire(order.scope)
         except ScopeInvalid as error:
-            raise AdminError(400, "scope_invalid", error.message) from None
+            raise AdminError(400, "invalid_scope", error.message) from None
         if scope_digest(keys.digest, scope) != order.scope_digest:
             raise AdminError(400, "scope_digest", "the digest is not that of the scope")
         if scope.kind != "tenant":
             raise AdminError(
-                400, "scope_unsupported", f"this gateway fences tenants, not a {scope.kind}"
+                400, "unsupported_scope", f"this gateway fences tenants, not a {scope.kind}"
             )
         return scope
 
