@@ -211,7 +211,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         name="kills-slowest-seconds",
-        promise="slowest convergence after the successor leads",
+        promise="slowest convergence, from the kill on",
         comparison="<=",
         target=30,
         unit="s",

@@ -34,9 +34,9 @@ def test_a_purge_is_fast_and_its_evidence_holds(
     pods = {pod["metadata"]["uid"] for pod in pods_of(cluster, "purged", playground)}
     _fill(tenants["ada"], "purged")
     with _Decoding(tenants["bob"], "purged") as bob:
-        _purge(cluster, "forget-ada", "ada", phase="Completed")
+        purge = _purge(cluster, "ada", phase="Completed")
     assert bob.error is None
-    evidence = evidence_of(cluster, "forget-ada")
+    evidence = evidence_of(cluster, purge)
     fingerprint = key_fingerprint(cluster)
     report = verify_evidence(evidence, key_fingerprint=fingerprint)
     assert report.ok, report.first_fault
@@ -44,7 +44,7 @@ def test_a_purge_is_fast_and_its_evidence_holds(
     counts = purge_blocks(evidence, pods=pods)
     assert len(counts) == 2
     least = min(counts)
-    seconds = purge_seconds(cluster, "forget-ada")
+    seconds = purge_seconds(cluster, purge)
     if full:
         record("purge-blocks-least-pod", least, "torch runner, blocks of 16 tokens")
         record("purge-seconds", round(seconds, 3), "from its creation to Completed, audit log")
@@ -67,13 +67,15 @@ def test_a_build_that_does_not_remove_ends_incomplete(
     )
     ready(cluster, "forgetful", playground)
     tenants["bob"].chat("forgetful", "remember this, please " * 40)
-    _purge(cluster, "forget-bob", "bob", phase="Incomplete")
-    status = cluster.get("cpurge", "forget-bob")["status"]
+    purge = _purge(cluster, "bob", phase="Incomplete")
+    status = cluster.get("cpurge", purge)["status"]
     assert status["notCovered"]
     record("purge-without-removal-incomplete", 1, str(status.get("message", ""))[:80])
 
 
-def _purge(cluster: Cluster, name: str, tenant: str, *, phase: str) -> None:
+def _purge(cluster: Cluster, tenant: str, *, phase: str) -> str:
+    """Purge a tenant, wait for the end and check it; returns the purge's name."""
+    name = f"forget-{tenant}-{secrets.token_hex(3)}"
     cluster.apply(manifests.purge(name, tenant=tenant))
 
     def _ended() -> bool:
@@ -83,6 +85,7 @@ def _purge(cluster: Cluster, name: str, tenant: str, *, phase: str) -> None:
     eventually(_ended, what=f"purge {name} ended", within=90)
     status = cluster.get("cpurge", name)["status"]
     assert status["phase"] == phase, status
+    return name
 
 
 def _fill(gateway: Gateway, model: str) -> None:

@@ -1,4 +1,4 @@
-"""Python imports this at start: from here on a purge finds nothing to remove."""
+"""Imported by no_removal.pth at start: from here on a purge finds nothing to remove."""
 
 from __future__ import annotations
 
