@@ -28,6 +28,8 @@ from fleetward_api.chain_log import ChainHead, chain_fault
 from fleetward_api.floors import Floors
 from fleetward_api.keys import SigningKey
 from fleetward_api.member import open_admission
+from fleetward_engine.server.openai_models import ChatCompletionBody
+from fleetward_engine.server.prompt import PromptEncoder
 from tests.support.engine_server import POD_UID, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
 from tests.support.purge_orders import PROMPT, code_of, order, receipt_of
@@ -209,3 +211,24 @@ async def test_shorter_lives_and_a_new_epoch_apply_to_what_is_cached(tmp_path: P
         await eventually(lambda: engine.stats.cached_blocks == 0)
         assert await engine.cached_tokens(PROMPT) == 0
         assert await engine.cached_tokens(PROMPT) > 0
+
+
+async def test_a_policy_change_governs_requests_that_are_still_being_read(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go = asyncio.Event(), asyncio.Event()
+    encode = PromptEncoder.chat
+
+    async def slow(self: PromptEncoder, body: ChatCompletionBody) -> tuple[int, ...]:
+        entered.set()
+        await go.wait()
+        return await encode(self, body)
+
+    monkeypatch.setattr(PromptEncoder, "chat", slow)
+    asking = asyncio.create_task(engine.cached_tokens(PROMPT))
+    await entered.wait()
+    strict = push(2, secret=None, retention=Retention(max_ttl_ms=1))
+    assert (await engine.admin("PUT", "/policy", strict)).status_code == 200
+    go.set()
+    await asking
+    await eventually(lambda: engine.stats.cached_blocks == 0)

@@ -145,7 +145,9 @@ async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
     def with_late_arrivals(self: Engine, *arguments: Any, **limits: Any) -> tuple[int, int]:
         # Its token was minted before the fence, and it took until now to come through.
         for number in late:
-            request = make_request(str(number), range(40), scope=Scope("a"), cached=False)
+            request = make_request(
+                str(number), range(40), scope=Scope("a"), cached=False, max_tokens=200
+            )
             self.add_request(request)
             break
         return overwrite(self, *arguments, **limits)
