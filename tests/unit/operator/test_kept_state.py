@@ -12,9 +12,10 @@ from fleetward_api.floors import Floors
 from fleetward_api.keys import SigningKey
 from fleetward_api.scope import Scope
 from fleetward_kube import KubeClient, KubeError
-from fleetward_operator.core.purge.state import Phase, PurgeState
+from fleetward_operator.core.purge.state import Member, Phase, PurgeState
 from fleetward_operator.edges.evidence_store import EvidenceStore
 from fleetward_operator.edges.floors_store import FLOORS, FloorsStore
+from fleetward_operator.edges.holds import PodHolds
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.purge_record import PurgeRecords
 from fleetward_operator.edges.release_keys import EPOCH_SECRET, OPERATOR_KEYS, SecretStore
@@ -213,3 +214,24 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(name: str) -> None:
     with pytest.raises(KeysUnreadable, match=name):
         await read()
     assert len(api.writes) == writes
+
+
+async def test_a_pod_is_held_until_the_last_purge_that_needs_it() -> None:
+    api = ObjectApi()
+    holds = PodHolds(writer(api))
+    member = Member(kind="engine", namespace="n", name="p", uid="u")
+    api.away = True
+    with pytest.raises(KubeError):
+        await holds.hold("one", [member])
+    # What did not happen is not remembered as done.
+    assert not holds.is_needed("u")
+    api.away = False
+    for uid in ("one", "two", "two"):
+        await holds.hold(uid, [member])
+    assert len(api.writes) == 1
+    await holds.release("one", [member])
+    assert len(api.writes) == 1
+    assert holds.is_needed("u")
+    await holds.release("two", [member])
+    (pod,) = api.objects.values()
+    assert pod["metadata"]["finalizers"] == []

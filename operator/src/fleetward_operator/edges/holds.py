@@ -43,8 +43,14 @@ class PodHolds:
         needed = self._needed_by.setdefault(member.uid, set())
         first = not needed
         needed.add(purge_uid)
-        if first:
+        if not first:
+            return
+        try:
             await self._apply(member.namespace, member.name, member.uid, finalizers=[FINALIZER])
+        except BaseException:
+            # Not held: the next pass must try again.
+            needed.discard(purge_uid)
+            raise
 
     async def _release_one(self, purge_uid: str, member: Member) -> None:
         needed = self._needed_by.get(member.uid, set())

@@ -98,6 +98,9 @@ class PurgeRun:
             if self.plan.widened_to:
                 # What is purged beyond what was asked is said before it is purged.
                 await self._tell(state)
+        elif state.phase not in FINAL:
+            # An earlier leader may have died before it held them, and only it knew who needs whom.
+            await self.op.holds.hold(self.identity.uid, state.members)
         while state.phase not in FINAL:
             after = await self._step(state)
             if after.phase is state.phase:
