@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from e2e.figures.record import record
 from fleetward_api.resources import (
     CachePolicy,
     CachePurge,
@@ -21,6 +22,9 @@ from fleetward_api.resources import (
 from tests.support.raw_api import RawApi
 from tests.support.refusals import REFUSALS, words_of_rules
 from tests.support.strategies import changed_names, changed_specs, manifest, spec_schema
+
+COMPARED: Counter[bool] = Counter()
+"""Specs compared so far (True) and those judged differently (False)."""
 
 PREFIX = "/apis/fleetward.io/v1alpha1"
 PLANS: tuple[tuple[type[Resource], str, int, int], ...] = (
@@ -87,12 +91,15 @@ async def test_pydantic_and_the_api_server_agree(
                 f"{json.dumps(body['spec'])}\n  API server: {answer.status} {answer.message}"
                 f"\n  pydantic: {refusal or 'accepted'}"
             )
+    COMPARED[False] += len(quarrels)
     assert not quarrels, f"{len(quarrels)} of {len(bodies)} differ:\n" + "\n".join(
         sorted(quarrels, key=len)[:10]
     )
     with capsys.disabled():
         words = f"{kind.__name__}: {len(bodies)} specs judged alike by both: {dict(verdicts)}"
         print(f"\n{words}")  # noqa: T201  # the count is what a reader of the log looks for
+    COMPARED[True] += len(bodies)
+    record("crd-verdict-differences", COMPARED[False], f"of {COMPARED[True]} specs")
     # Both verdicts must be common, or the agreement would mean little.
     assert verdicts["accepted"] > len(bodies) // 10
     assert len(bodies) - verdicts["accepted"] > len(bodies) // 10
