@@ -77,4 +77,6 @@ def _leftovers(clone: Path, environment: dict[str, str]) -> int:
         text=True,
     )
     print(listing.stdout, end="")
-    return len([line for line in listing.stdout.splitlines() if line.strip()])
+    if listing.returncode == 0:
+        return 0
+    return max(1, len([line for line in listing.stdout.splitlines() if line.strip()]))
