@@ -53,7 +53,7 @@ check: venv ## Lint, types, import layers, drift of generated files
 
 .PHONY: test-unit
 test-unit: venv ## Unit and property tests
-	@$(PY) -m e2e.figures time unit-seconds -- $(PY) -m pytest -q tests/unit
+	@$(PY) -m e2e.figures time unit-seconds -- $(PY) -m pytest -q -n 2 --dist loadfile tests/unit
 
 .PHONY: test-engine
 test-engine: venv ## The engine against Hugging Face transformers

@@ -63,7 +63,11 @@ def test_without_a_pinned_key_it_is_only_consistent_with_itself() -> None:
     assert report.phase == "Completed"
 
 
-@pytest.mark.parametrize("fingerprint", ["", "sha256:" + "0" * 64, FINGERPRINT.upper()])
+@pytest.mark.parametrize(
+    "fingerprint",
+    ["", "sha256:" + "0" * 64, FINGERPRINT.upper()],
+    ids=["empty", "zeros", "upper-case"],
+)
 def test_another_pinned_key_is_refused_at_the_header(fingerprint: str) -> None:
     report = verify_evidence(evidence_of(KEY, MEMBERS, OUTCOMES), key_fingerprint=fingerprint)
     assert (report.ok, report.pinned, report.record) == (False, False, 1)

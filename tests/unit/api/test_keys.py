@@ -107,6 +107,7 @@ def _with_stray_bits(text: str) -> str:
         "ключ",
         "",
     ],
+    ids=["last-bit", "newline", "space", "unpadded", "overpadded", "short", "words", "empty"],
 )
 def test_a_public_key_has_one_spelling(spelling: str) -> None:
     with pytest.raises(KeyMalformed):
@@ -145,7 +146,11 @@ def test_every_changed_byte_and_every_cut_of_a_sealed_message_is_caught() -> Non
             SEALING.open(sealed[:at])
 
 
-@pytest.mark.parametrize("sealed", [b"", b"\x01" * 48, b"\x02" + SEALING.public.seal(b"x")[1:]])
+@pytest.mark.parametrize(
+    "sealed",
+    [b"", b"\x01" * 48, b"\x02" + SEALING.public.seal(b"x")[1:]],
+    ids=["empty", "short", "another-version"],
+)
 def test_a_seal_cut_short_or_of_another_version_is_named(sealed: bytes) -> None:
     with pytest.raises(SealInvalid, match="cut short or of an unknown version"):
         SEALING.open(sealed)
