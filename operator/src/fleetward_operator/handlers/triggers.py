@@ -10,7 +10,7 @@ from fleetward_operator.edges.holds import FINALIZER
 from fleetward_operator.edges.purge_record import PREFIX
 from fleetward_operator.edges.store import Store
 from fleetward_operator.handlers.context import Enqueue, EnqueueLater
-from fleetward_operator.manifests.names import SERVICE_LABEL
+from fleetward_operator.manifests.names import PURGE_LABEL, SERVICE_LABEL
 from fleetward_operator.manifests.trust import RELEASE_TRUST
 
 KubeObject = dict[str, Any]
@@ -89,6 +89,10 @@ class Triggers:
                 self._enqueue_later("service", service, AFTER_FLOORS_S)
         elif not name.startswith(PREFIX):
             self._child(key, old, new)
+        elif old is None and new is not None:
+            # Its purge may have been deleted while nobody led: then only the record tells.
+            labels = new["metadata"].get("labels") or {}
+            self._enqueue("purge", labels.get(PURGE_LABEL, ""))
 
     def _pod(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
         item = new or old or {}
