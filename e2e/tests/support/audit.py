@@ -22,16 +22,14 @@ class Write:
     name: str
 
 
-def writes(
-    log: Path, *, users: str, since: datetime, until: datetime, leases: bool = False
-) -> Iterator[Write]:
-    """Writes by users whose name starts with `users`, in the span; leases only when asked for."""
+def writes(log: Path, *, users: str, since: datetime, until: datetime) -> Iterator[Write]:
+    """Writes by users whose name starts with `users`, in the span; those of leases too."""
     for path in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):
         for line in path.read_text().splitlines():
             write = _write_of(json.loads(line))
             if write is None or not write.user.startswith(users):
                 continue
-            if since <= write.at <= until and (leases or write.resource != "leases"):
+            if since <= write.at <= until:
                 yield write
 
 
