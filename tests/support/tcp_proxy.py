@@ -28,8 +28,11 @@ class TcpProxy:
             writer.transport.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers |= {writer, far_writer}
+        self._writers.add(far_writer)
+        if writer.is_closing():
+            far_writer.transport.abort()
         await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
         self._writers -= {writer, far_writer}
 

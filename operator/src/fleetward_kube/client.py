@@ -13,6 +13,7 @@ import orjson
 
 from fleetward_kube.connection import Connection, load_connection
 from fleetward_kube.errors import KubeError, error_from_status
+from fleetward_kube.sockets import Sockets
 
 MAX_TIMEOUT_S = 20.0
 """No call other than a watch may take longer."""
@@ -38,6 +39,7 @@ class KubeClient:
         self._environ: Mapping[str, str] = {}
         self._connection: Connection | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = Sockets()
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -52,7 +54,9 @@ class KubeClient:
     async def __aenter__(self) -> Self:
         self._connection = self._known or await load_connection(self._environ)
         # No limit: each watch holds a connection for minutes, calls must never queue behind them.
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._connection.tls or True)
+        connector = aiohttp.TCPConnector(
+            limit=0, ssl=self._connection.tls or True, socket_factory=self._sockets.make
+        )
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar()
         )
@@ -67,6 +71,7 @@ class KubeClient:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            await self._sockets.end()
 
     async def request(
         self,

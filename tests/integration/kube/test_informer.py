@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,13 +76,14 @@ def value_of(item: dict[str, Any] | None) -> str | None:
     return None if item is None else str(item["data"]["v"])
 
 
-@contextmanager
-def running(informer: Informer) -> Iterator[None]:
+@asynccontextmanager
+async def running(informer: Informer) -> AsyncIterator[None]:
     task = asyncio.create_task(informer.run())
     try:
         yield
     finally:
         task.cancel()
+        await asyncio.wait([task])
 
 
 async def test_follows_pages_changes_and_selectors(client: KubeClient, path: str) -> None:
@@ -91,7 +92,7 @@ async def test_follows_pages_changes_and_selectors(client: KubeClient, path: str
     informer = Informer(client, path, label_selector="kind=a", page_size=2)
     named = Informer(client, path, field_selector="metadata.name=a6")
     told, told_named = Told(informer), Told(named)
-    with running(informer), running(named):
+    async with running(informer), running(named):
         await asyncio.wait_for(informer.synced.wait(), 30)
         await asyncio.wait_for(named.synced.wait(), 30)
         assert sorted(name for name, _, _ in told.changes) == [f"a{n}" for n in range(5)]
@@ -123,7 +124,7 @@ async def test_tells_what_was_deleted_while_it_was_cut_off_and_history_was_lost(
     async with KubeClient(through) as cut_off:
         informer = Informer(cut_off, path)
         told = Told(informer)
-        with running(informer):
+        async with running(informer):
             await eventually(lambda: len(told.changes) == 4)
             told.changes.clear()
             await proxy.cut()
@@ -160,7 +161,7 @@ async def test_a_user_without_rights_sees_why(api_server: ApiServer, path: str) 
     config: Path = api_server.kubeconfig_for_user("nobody-special")
     async with KubeClient.from_environment({"KUBECONFIG": str(config)}) as nobody:
         informer = Informer(nobody, path)
-        with running(informer):
+        async with running(informer):
             await eventually(lambda: "Forbidden (403)" in informer.problem)
         assert not informer.synced.is_set()
         with pytest.raises(KubeError) as refused:
