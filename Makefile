@@ -92,5 +92,9 @@ bench-cluster: venv ## The cluster figures in full: 200 pairs, purge, idle for 5
 bench-up: venv ## `make up` from nothing, again, and after `make down`
 	@$(PY) -m e2e.figures up
 
+.PHONY: chaos
+chaos: venv ## The product under fire in full, resumable; ONLY=STEP runs one, FRESH=1 starts over
+	@$(PY) -m e2e.chaos run $(if $(ONLY),--only $(ONLY)) $(if $(FRESH),--fresh)
+
 .PHONY: bench-all
 bench-all: bench-up bench-throughput test-engine bench-cluster test ## Measure all of `make figures`

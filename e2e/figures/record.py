@@ -27,7 +27,7 @@ class Measured:
 def record(name: str, value: float, detail: str = "", *, folder: Path = FOLDER) -> Measured:
     """Keep `value` for figure `name`; raises `KeyError` for a name that the registry lacks."""
     if name not in {figure.name for figure in FIGURES}:
-        raise KeyError(f"{name!r} is no figure of e2e/figures/registry.py")
+        raise KeyError(f"{name!r} is no figure of e2e/figures/registry/")
     at = datetime.now(UTC).isoformat(timespec="seconds")
     measured = Measured(name=name, value=float(value), detail=detail, at=at)
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from e2e.figures.figure import Figure
 from e2e.figures.record import Measured
-from e2e.figures.registry import Figure
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import openai
 import pytest
 
+from e2e.chaos.scale import is_full
 from e2e.cluster.paths import cluster_paths
 from e2e.cluster.settings import read_settings
 from e2e.figures.record import record
@@ -38,8 +39,8 @@ class Demo:
 
 @pytest.fixture(scope="session")
 def full() -> bool:
-    """Whether the figures are measured in full (`make bench-cluster`) or in their short form."""
-    return os.environ.get("FLEETWARD_FULL") == "1"
+    """Whether figures are measured in full (`make bench-cluster`, `make chaos`)."""
+    return is_full()
 
 
 def _demo(*arguments: str) -> str:

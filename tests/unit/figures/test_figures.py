@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from e2e.figures.figure import Figure
 from e2e.figures.record import Measured, recall, record
-from e2e.figures.registry import FIGURES, Figure
+from e2e.figures.registry import FIGURES
 from e2e.figures.report import build_report
 
 _SECONDS = Figure("idle-writes", "a promise", "<=", 3.0, "s", "make it")

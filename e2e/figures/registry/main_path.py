@@ -1,41 +1,6 @@
-"""Every figure the project promises: its target and the command that measures it."""
+"""Figures of the main path: set-up, tests, the engine's answers, isolation, one purge."""
 
-from __future__ import annotations
-
-import operator
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
-
-Comparison = Literal["<=", "<", ">=", "=="]
-
-_COMPARE: dict[Comparison, Callable[[float, float], bool]] = {
-    "<=": operator.le,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "==": operator.eq,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One promised number.
-
-    `name` is its key on disk, `promise` says what is measured, `unit` is the unit of `target`,
-    `command` measures it again.
-    """
-
-    name: str
-    promise: str
-    comparison: Comparison
-    target: float
-    unit: str
-    command: str
-
-    def holds(self, value: float) -> bool:
-        """Whether a measured `value` keeps the promise; NaN never does."""
-        return _COMPARE[self.comparison](value, self.target)
-
+from e2e.figures.figure import Figure
 
 _ENGINE = "make test-engine"
 _CLUSTER = "make bench-cluster"

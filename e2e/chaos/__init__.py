@@ -1,0 +1,1 @@
+"""The product under fire in full: seeded, bounded, resumable, with one table at the end."""

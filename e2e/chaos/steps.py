@@ -1,0 +1,22 @@
+"""What `make chaos` runs, in order: each step is a command that records figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of `make chaos`.
+
+    `name` is what `--only` takes, `tests` the pytest targets that record `figures`, and
+    `limit_s` bounds the whole step in seconds.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    figures: tuple[str, ...]
+    limit_s: int
+
+
+STEPS: tuple[Step, ...] = ()

@@ -1,0 +1,24 @@
+"""Every figure the project promises: its target and the command that measures it."""
+
+from e2e.figures.figure import Figure
+from e2e.figures.registry import (
+    api_server_trouble,
+    engine_under_fire,
+    gateway_under_fire,
+    main_path,
+    operator_interrupted,
+    ownership,
+    packaging,
+    purge,
+)
+
+FIGURES: tuple[Figure, ...] = (
+    *main_path.FIGURES,
+    *operator_interrupted.FIGURES,
+    *api_server_trouble.FIGURES,
+    *ownership.FIGURES,
+    *purge.FIGURES,
+    *engine_under_fire.FIGURES,
+    *gateway_under_fire.FIGURES,
+    *packaging.FIGURES,
+)
