@@ -32,7 +32,8 @@ class EngineRules:
     """What the administrator allows services to run, and where.
 
     `images` are glob patterns; empty means the default image only. `namespaces` are names; `*` is
-    any namespace.
+    any namespace. `pull_secrets` are Secrets that each service's namespace holds itself;
+    `accelerator_runtime_class` is the RuntimeClass of pods that ask for an accelerator ("": none).
     """
 
     default_image: str
@@ -40,6 +41,8 @@ class EngineRules:
     namespaces: tuple[str, ...]
     pull_policy: str
     scraper_namespaces: tuple[str, ...]
+    pull_secrets: tuple[str, ...] = ()
+    accelerator_runtime_class: str = ""
 
     def image_allowed(self, image: str) -> bool:
         """Whether a service may run this image."""
@@ -112,6 +115,8 @@ def read_settings(env: Mapping[str, str]) -> Settings:
             namespaces=_words(env.get("FLEETWARD_SERVICE_NAMESPACES", "*")),
             pull_policy=_pull_policy(env.get("FLEETWARD_IMAGE_PULL_POLICY", "IfNotPresent")),
             scraper_namespaces=_words(env.get("FLEETWARD_SCRAPER_NAMESPACES", "")),
+            pull_secrets=_words(env.get("FLEETWARD_ENGINE_IMAGE_PULL_SECRETS", "")),
+            accelerator_runtime_class=env.get("FLEETWARD_ACCELERATOR_RUNTIME_CLASS", "").strip(),
         ),
         gateway_url=env.get("FLEETWARD_GATEWAY_URL", ""),
         ports=Ports(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fleetward_operator.core.desired import desired_service, engine_args
 from fleetward_operator.manifests.children import build_children
 from fleetward_operator.manifests.manifest import desired_hash, stamp, stamped_hash
+from fleetward_operator.manifests.pod import build_pod_template
 from fleetward_operator.manifests.trust import build_release_trust
 from tests.support.operator_facts import CONFIG, IMAGE, service
 from tests.unit.operator.conftest import Golden
@@ -114,6 +116,22 @@ def test_only_the_gateway_reaches_the_api_and_only_the_operator_the_admin_port()
     assert len(reached[9090]) == 2
     assert "egress" not in spec
     assert spec["policyTypes"] == ["Ingress", "Egress"]
+
+
+@pytest.mark.parametrize(("name", "runtime_class"), [("plain", None), ("accelerator", "nvidia")])
+def test_the_release_gives_pods_their_pull_secrets_and_accelerators_their_runtime(
+    name: str, runtime_class: str | None
+) -> None:
+    environment = replace(
+        CONFIG.environment, pull_secrets=("reg",), accelerator_runtime_class="nvidia"
+    )
+    desired = desired_service(
+        service(**SERVICES[name]), image=IMAGE, environment=environment, keys=CONFIG.keys
+    )
+    pod = build_pod_template(desired)["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "reg"}]
+    assert pod.get("runtimeClassName") == runtime_class
+    assert not {"imagePullSecrets", "runtimeClassName"} & template(name)["spec"].keys()
 
 
 def test_a_claim_becomes_a_read_only_mount_and_a_path() -> None:

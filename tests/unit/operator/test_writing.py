@@ -87,8 +87,12 @@ def test_settings_come_from_the_environment() -> None:
             "FLEETWARD_SERVICE_NAMESPACES": "apps, more",
             "FLEETWARD_ENGINE_IMAGE_ALLOW": "",
             "FLEETWARD_HEALTH_PORT": "9999",
+            "FLEETWARD_ENGINE_IMAGE_PULL_SECRETS": "reg, other",
+            "FLEETWARD_ACCELERATOR_RUNTIME_CLASS": "nvidia",
         }
     )
+    assert settings.engine.pull_secrets == ("reg", "other")
+    assert settings.engine.accelerator_runtime_class == "nvidia"
     assert settings.engine.namespaces == ("apps", "more")
     assert settings.engine.images == ()
     assert (settings.ports.health, settings.ports.member_admin) == (9999, 8001)

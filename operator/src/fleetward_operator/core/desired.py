@@ -87,4 +87,5 @@ def pod_shape(resources: ResourcesSpec) -> PodShape:
         node_selector=dict(resources.node_selector),
         tolerations=tuple(one.to_manifest() for one in resources.tolerations),
         priority_class=resources.priority_class_name or "",
+        accelerated=resources.accelerator is not None,
     )

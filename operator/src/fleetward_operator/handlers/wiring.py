@@ -127,6 +127,8 @@ def service_config(settings: Settings, keys: ReleaseKeys) -> ServiceConfig:
             release_namespace=settings.identity.namespace,
             pull_policy=settings.engine.pull_policy,
             scraper_namespaces=settings.engine.scraper_namespaces,
+            pull_secrets=settings.engine.pull_secrets,
+            accelerator_runtime_class=settings.engine.accelerator_runtime_class,
         ),
         keys=keys.public,
         gateway_url=settings.gateway_url,

@@ -14,13 +14,17 @@ class ClaimMount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodShape:
-    """What the pod asks of the cluster. Amounts are Kubernetes quantities."""
+    """What the pod asks of the cluster. Amounts are Kubernetes quantities.
+
+    `accelerated`: whether it asks for an accelerator.
+    """
 
     requests: dict[str, str] = field(default_factory=dict)
     limits: dict[str, str] = field(default_factory=dict)
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: tuple[dict[str, str | int], ...] = ()
     priority_class: str = ""
+    accelerated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class Environment:
     release_namespace: str
     pull_policy: str = "IfNotPresent"
     scraper_namespaces: tuple[str, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
+    accelerator_runtime_class: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,11 @@ def build_pod_template(desired: DesiredService) -> Manifest:
         spec["tolerations"] = [dict(one) for one in desired.shape.tolerations]
     if desired.shape.priority_class:
         spec["priorityClassName"] = desired.shape.priority_class
+    environment = desired.environment
+    if environment.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in environment.pull_secrets]
+    if desired.shape.accelerated and environment.accelerator_runtime_class:
+        spec["runtimeClassName"] = environment.accelerator_runtime_class
     return {"metadata": {"labels": service_labels(desired.name)}, "spec": spec}
 
 
