@@ -84,12 +84,12 @@ class OperatorProcess:
         return code
 
 
-def start_process(
-    world: World, *, kubeconfig: Path, ports: tuple[int, int], log: Path, pod: str = "operator-0"
-) -> OperatorProcess:
-    """Start the operator's program as the service account of a kubeconfig."""
+def operator_environment(
+    world: World, *, kubeconfig: Path, ports: tuple[int, int], pod: str = "operator-0"
+) -> dict[str, str]:
+    """What one replica finds in its environment; `ports` are those of health and metrics."""
     health, metrics = ports
-    environment = {
+    return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(
             str(REPOSITORY / part) for part in ("crds/src", "operator/src")
@@ -106,6 +106,14 @@ def start_process(
         "FLEETWARD_METRICS_PORT": str(metrics),
         "FLEETWARD_MEMBER_ADMIN_PORT": str(world.admin_port),
     }
+
+
+def start_process(
+    world: World, *, kubeconfig: Path, ports: tuple[int, int], log: Path, pod: str = "operator-0"
+) -> OperatorProcess:
+    """Start the operator's program as the service account of a kubeconfig."""
+    health, metrics = ports
+    environment = operator_environment(world, kubeconfig=kubeconfig, ports=ports, pod=pod)
     sink = log.open("ab")
     process = subprocess.Popen(
         [sys.executable, "-W", "error::RuntimeWarning", "-m", "fleetward_operator"],
