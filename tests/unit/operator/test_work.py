@@ -16,6 +16,14 @@ from fleetward_operator.handlers.worker import Reconcile, Worker
 from tests.support.eventually import eventually
 
 
+def test_the_quietest_watch_is_the_one_that_is_shown() -> None:
+    metrics = Metrics()
+    metrics.heard([3.0, 90.0, 1.0])
+    assert metrics.registry.get_sample_value("fleetward_operator_watch_silence_seconds") == 90
+    metrics.heard([])
+    assert metrics.registry.get_sample_value("fleetward_operator_watch_silence_seconds") == 0
+
+
 async def test_a_key_waits_once_and_in_order() -> None:
     queue = KeyQueue()
     for key in ("a", "b", "a"):

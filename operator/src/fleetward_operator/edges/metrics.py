@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
@@ -51,3 +53,7 @@ class Metrics:
             "Seconds since the API server was last heard on the quietest watch.",
             registry=self.registry,
         )
+
+    def heard(self, silences: Collection[float]) -> None:
+        """Show the longest of the watches' silences, in seconds."""
+        self.watch_silence.set(max(silences, default=0.0))

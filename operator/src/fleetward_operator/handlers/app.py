@@ -184,9 +184,11 @@ class App:
         """End the process when a watch has gone quiet without noticing it itself."""
         while True:
             await asyncio.sleep(WATCHDOG_PERIOD_S)
-            for kind, informer in self._store.informers.items() if self._store else ():
-                silent_s = informer.silent_for()
-                self.metrics.watch_silence.set(silent_s)
+            informers = self._store.informers if self._store else {}
+            silences = {kind: informer.silent_for() for kind, informer in informers.items()}
+            self.metrics.heard(silences.values())
+            for kind, informer in informers.items():
+                silent_s = silences[kind]
                 if not informer.problem and silent_s > self._settings.timings.watch_quiet_limit:
                     logger.error("the watch of %s is dead for %.0f s", kind, silent_s)
                     return
