@@ -19,4 +19,11 @@ class Step:
     limit_s: int
 
 
-STEPS: tuple[Step, ...] = ()
+STEPS: tuple[Step, ...] = (
+    Step(
+        name="evidence-mutations",
+        tests=("tests/unit/api/test_evidence_mutations.py",),
+        figures=("evidence-mutations-missed",),
+        limit_s=900,
+    ),
+)
