@@ -1,7 +1,8 @@
-"""Reading a request body: bounded in bytes, plain JSON, an object at the top."""
+"""Reading a request body: bounded in bytes, time and values, plain JSON, an object at the top."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 import orjson
@@ -13,6 +14,16 @@ from fleetward_api.openai import CODE_INVALID_JSON, CODE_INVALID_VALUE, CODE_REQ
 from fleetward_engine.server.errors import ApiError
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+BODY_S = 60.0
+"""How long a body may take to arrive; the gateway sends what it has whole."""
+MAX_CONTAINERS = 16_384
+MAX_STRINGS = 65_536
+MAX_VALUES = 524_288
+UNCOUNTED = 8_192
+"""Objects and lists, strings, and all values of one body; and how many commas and brackets may be
+in it before any of these is counted. Each value costs the event loop time: a body has room for
+millions, which would hold up every stream for seconds. A conversation of as many messages as are
+allowed stays below, and so does a long context as token ids."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -22,7 +33,8 @@ async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
 
     Raises:
         ApiError: 413 above ``limit`` bytes (declared or counted), 415 for an encoded body,
-            400 when the client's length is no number or it left while sending.
+            400 when the client's length is no number or it left while sending, 408 when it took
+            longer than a minute.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError(415, "Send the body without a content-encoding.", code="unsupported_media")
@@ -34,11 +46,16 @@ async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
     chunks: list[bytes] = []
     size = 0
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(limit)
+                chunks.append(chunk)
+    except TimeoutError as late:
+        message = f"The body did not arrive within {BODY_S:g} seconds."
+        headers = {"connection": "close"}
+        raise ApiError(408, message, code="request_timeout", headers=headers) from late
     except ClientDisconnect as gone:
         raise ApiError(400, "The client left while sending.", code="client_closed") from gone
     return b"".join(chunks)
@@ -48,8 +65,10 @@ def parse(model: type[Model], body: bytes) -> Model:
     """``body`` as ``model``.
 
     Raises:
-        ApiError: 400 that names the first field at fault and says what it should be.
+        ApiError: 400 that names the first field at fault and says what it should be, 413 for more
+            values than the event loop may spend its time on.
     """
+    _check_values(body)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as fault:
@@ -61,6 +80,27 @@ def parse(model: type[Model], body: bytes) -> Model:
         return model.model_validate(value)
     except ValidationError as fault:
         raise _invalid(telling_error(fault)) from fault
+
+
+def _check_values(body: bytes) -> None:
+    """Refuse too many values by counting, at the speed of memory, before any is built."""
+    if body.count(b",") + body.count(b"[") + body.count(b"{") <= UNCOUNTED:
+        return
+    # Escapes go first, so that each quote left opens or closes a string; of what lies between
+    # strings the commas and brackets are the document's own.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 2 * MAX_STRINGS:
+        raise _too_many(MAX_STRINGS, "strings")
+    outside = b"".join(plain.split(b'"')[::2])
+    if outside.count(b"[") + outside.count(b"{") > MAX_CONTAINERS:
+        raise _too_many(MAX_CONTAINERS, "objects and lists")
+    if outside.count(b",") > MAX_VALUES:
+        raise _too_many(MAX_VALUES, "values")
+
+
+def _too_many(limit: int, what: str) -> ApiError:
+    message = f"The body holds more than {limit} {what}."
+    return ApiError(413, message, code=CODE_REQUEST_TOO_LARGE)
 
 
 def _too_large(limit: int) -> ApiError:
