@@ -44,6 +44,7 @@ class RootInputs:
 
     Attributes:
         tenant: name of the tenant.
+        tenant_uid: uid of the Tenant: a later one of the same name inherits nothing; `""` for none.
         isolation_subject: user or session digest where the policy isolates by it, else `""`.
         permission_scope_digest: keyed digest of the permission scopes, or `""`.
         document_tags_digest: `document_tags_digest` of the request's tags.
@@ -52,6 +53,7 @@ class RootInputs:
     """
 
     tenant: str
+    tenant_uid: str
     isolation_subject: str
     permission_scope_digest: str
     document_tags_digest: str
@@ -71,6 +73,7 @@ def cache_root(secret: bytes, inputs: RootInputs) -> bytes:
     model = inputs.model
     texts = (
         inputs.tenant,
+        inputs.tenant_uid,
         inputs.isolation_subject,
         inputs.permission_scope_digest,
         inputs.document_tags_digest,

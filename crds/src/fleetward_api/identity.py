@@ -68,6 +68,7 @@ class IdentityClaims(WireModel):
     Attributes:
         service_uid: uid of the `InferenceService` that the token is for.
         tenant: name of the tenant.
+        tenant_uid: uid of the Tenant, or `""`.
         user: keyed digest of the user, or `""`.
         permission_scope: keyed digest of the permission scopes, or `""`.
         document_tags: keyed digests of the document tags; kept sorted and unique.
@@ -84,6 +85,7 @@ class IdentityClaims(WireModel):
 
     service_uid: Annotated[Name, Field(alias="svc")]
     tenant: Annotated[Name, Field(alias="ten")]
+    tenant_uid: Annotated[OptionalName, Field(alias="tid")] = ""
     user: Annotated[OptionalName, Field(alias="usr")] = ""
     permission_scope: Annotated[OptionalName, Field(alias="scp")] = ""
     document_tags: Annotated[tuple[Name, ...], Field(alias="tag", max_length=MAX_TAGS)] = ()

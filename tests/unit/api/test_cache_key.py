@@ -23,9 +23,10 @@ from fleetward_api.errors import CacheKeyInvalid
 SECRET = b"s" * 32
 SHORT = st.text("ab1_", max_size=3)
 MODEL = ModelFingerprint("sha256:m", "", "sha256:t", "bfloat16/16/kv/rope=10000")
-INPUTS = RootInputs("org_1", "2345", "", "", (0, 0, 0, 0), MODEL)
+INPUTS = RootInputs("org_1", "uid-1", "2345", "", "", (0, 0, 0, 0), MODEL)
 ANY_INPUTS = st.builds(
     RootInputs,
+    SHORT,
     SHORT,
     SHORT,
     SHORT,
@@ -41,7 +42,7 @@ def test_roots_are_equal_only_when_every_input_is(a: RootInputs, b: RootInputs) 
 
 
 def test_moving_a_character_between_two_fields_changes_the_root() -> None:
-    moved = replace(INPUTS, tenant="org_12345", isolation_subject="")
+    moved = replace(INPUTS, tenant="org_1u", tenant_uid="id-1")
     assert cache_root(SECRET, INPUTS) != cache_root(SECRET, moved)
 
 
@@ -76,7 +77,7 @@ def test_the_root_is_the_formula_as_written() -> None:
         return len(data).to_bytes(8, "big") + data
 
     floors = b"".join(floor.to_bytes(8, "big") for floor in (1, 2, 3, 4))
-    parts = [b"fleetward/kv/v1", b"org_1", b"2345", b"", b"", floors]
+    parts = [b"fleetward/kv/v1", b"org_1", b"uid-1", b"2345", b"", b"", floors]
     parts += [b"sha256:m", b"", b"sha256:t", b"bfloat16/16/kv/rope=10000"]
     message = b"".join(map(lp, parts))
     want = hmac.new(SECRET, message, hashlib.sha256).digest()

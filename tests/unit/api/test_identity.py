@@ -27,6 +27,7 @@ NOW = 1_700_000_000
 CLAIMS = IdentityClaims(
     service_uid="svc-1",
     tenant="acme",
+    tenant_uid="uid-1",
     user="aa" * 32,
     permission_scope="bb" * 32,
     document_tags=("t2", "t1", "t1"),
@@ -83,7 +84,7 @@ def test_the_token_is_a_jwt_that_others_can_read() -> None:
     )
     assert claims["svc"] == "svc-1"
     assert set(claims) == {
-        *("svc", "ten", "usr", "scp", "tag", "flr", "pri", "wgt"),
+        *("svc", "ten", "tid", "usr", "scp", "tag", "flr", "pri", "wgt"),
         *("rcl", "ddl", "jti", "iat", "exp", "ver"),
     }
 

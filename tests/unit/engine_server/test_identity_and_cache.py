@@ -84,6 +84,12 @@ async def test_a_tenant_hits_its_own_cache_and_nobody_elses(engine: RunningEngin
     assert await engine.cached_tokens(PROMPT, tenant="two") == 0
 
 
+async def test_a_tenant_made_again_inherits_nothing(engine: RunningEngine) -> None:
+    assert await engine.cached_tokens(PROMPT, tenant="again", tenant_uid="first") == 0
+    assert await engine.cached_tokens(PROMPT, tenant="again", tenant_uid="first") > 0
+    assert await engine.cached_tokens(PROMPT, tenant="again", tenant_uid="second") == 0
+
+
 async def test_permission_scopes_and_document_tags_part_the_cache(engine: RunningEngine) -> None:
     assert await engine.cached_tokens(PROMPT, tenant="three", permission_scope="x") == 0
     assert await engine.cached_tokens(PROMPT, tenant="three", permission_scope="x") > 0
@@ -142,14 +148,15 @@ async def test_every_claim_reaches_the_caller_and_a_skewed_clock_replays_none(
         TrustStore(tmp_path), service_uid=SERVICE_UID, wall=wall, clock=lambda: 5.0
     )
     claims = make_claims(
-        "a", user="u", permission_scope="p", document_tags=("t",), retention_class="short",
+        "a", tenant_uid="uid-1", user="u", permission_scope="p", document_tags=("t",),
+        retention_class="short",
         floors=IdentityFloors(tenant=1, user=2, permission_scope=3, document_tag=4),
     )  # fmt: skip
     token = mint_identity(claims, keys.gateway)
     # Past its minute, within the leeway: taken, and still only once.
     wall.advance(300.0)
     assert gate.authenticate(token) == Caller(
-        tenant="a", user="u", permission_scope="p", document_tags=("t",),
+        tenant="a", tenant_uid="uid-1", user="u", permission_scope="p", document_tags=("t",),
         floors=(1, 2, 3, 4), retention_class="short",
     )  # fmt: skip
     for seconds in (0.0, -300.0, 900.0):

@@ -55,6 +55,7 @@ async def test_the_identity_is_signed_fresh_and_says_who_and_what_for(
         for headers, _ in engine.requests
     ]
     assert claims[0].tenant == "a"
+    assert claims[0].tenant_uid
     assert claims[0].floors.as_tuple() == (3, 0, 0, 0)
     assert (claims[0].user, claims[0].retention_class, claims[0].weight) == ("", "", 1)
     assert claims[0].expires_at - claims[0].issued_at == 60

@@ -54,6 +54,7 @@ def root_inputs(caller: Caller, policy: PolicyInForce, model: ModelFingerprint) 
     scoped = policy.bundle.permission_scopes == "Include"
     return RootInputs(
         tenant=caller.tenant,
+        tenant_uid=caller.tenant_uid,
         isolation_subject="",
         permission_scope_digest=caller.permission_scope if scoped else "",
         document_tags_digest=document_tags_digest(caller.document_tags),

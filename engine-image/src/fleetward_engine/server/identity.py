@@ -26,6 +26,7 @@ class Caller:
     """
 
     tenant: str
+    tenant_uid: str = ""
     user: str = ""
     permission_scope: str = ""
     document_tags: tuple[str, ...] = ()
@@ -90,6 +91,7 @@ class GatewayAuthenticator:
             raise _unauthorised("replayed", "This identity has been used before.")
         return Caller(
             tenant=claims.tenant,
+            tenant_uid=claims.tenant_uid,
             user=claims.user,
             permission_scope=claims.permission_scope,
             document_tags=claims.document_tags,

@@ -44,6 +44,7 @@ def build_claims(authorisation: Authorisation, *, jti: str, now: float) -> Ident
     return IdentityClaims(
         service_uid=authorisation.service.uid,
         tenant=authorisation.tenant.name,
+        tenant_uid=authorisation.tenant.uid,
         floors=IdentityFloors(
             tenant=tenant, user=user, permission_scope=permission_scope, document_tag=document_tag
         ),
