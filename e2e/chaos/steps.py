@@ -26,4 +26,22 @@ STEPS: tuple[Step, ...] = (
         figures=("evidence-mutations-missed",),
         limit_s=900,
     ),
+    Step(
+        name="isolation",
+        tests=("e2e/tests/test_story.py",),
+        figures=("pairs-at-once-cross-hits",),
+        limit_s=2400,
+    ),
+    Step(
+        name="purge-on-real-pods",
+        tests=("e2e/tests/test_purge_events.py",),
+        figures=("purge-events-violations",),
+        limit_s=3600,
+    ),
+    Step(
+        name="storm",
+        tests=("e2e/tests/test_storm.py",),
+        figures=("storm-seconds", "storm-lost-requests", "storm-orphans-duplicates"),
+        limit_s=3600,
+    ),
 )

@@ -10,6 +10,7 @@ from e2e.figures.registry import (
     ownership,
     packaging,
     purge,
+    real_pods,
 )
 
 FIGURES: tuple[Figure, ...] = (
@@ -21,4 +22,5 @@ FIGURES: tuple[Figure, ...] = (
     *engine_under_fire.FIGURES,
     *gateway_under_fire.FIGURES,
     *packaging.FIGURES,
+    *real_pods.FIGURES,
 )

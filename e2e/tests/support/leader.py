@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from pathlib import Path
 
 from e2e.tests.support.evidence import RELEASE
 from e2e.tests.support.kubectl import Cluster, KubectlFailed
+from e2e.tests.support.processes import send
+
+OPERATOR = "fleetward-operator"
 
 
 def leader(cluster: Cluster) -> str:
@@ -23,11 +24,13 @@ def kill_leader(cluster: Cluster) -> str:
     """Kill -9 the leading pod's operator process; returns the identity that led."""
     identity = leader(cluster)
     assert identity, "nobody leads"
-    pids = _processes_of(_pod_of(identity))
-    assert pids, f"no process of {identity} found"
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    assert kill_operator(_pod_of(identity)), f"no process of {identity} found"
     return identity
+
+
+def kill_operator(pod: str) -> int:
+    """Kill -9 the operator's processes in one of its pods; how many there were."""
+    return send(pod, OPERATOR, signal.SIGKILL)
 
 
 def replace_pod(cluster: Cluster, identity: str) -> None:
@@ -37,17 +40,3 @@ def replace_pod(cluster: Cluster, identity: str) -> None:
 
 def _pod_of(identity: str) -> str:
     return identity.split("_", 1)[0]
-
-
-def _processes_of(pod: str) -> list[int]:
-    """Processes of this cluster's pods that carry `POD_NAME=<pod>` and run the operator."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if f"POD_NAME={pod}".encode() in environment and b"fleetward-operator" in command:
-            found.append(int(folder.name))
-    return found
