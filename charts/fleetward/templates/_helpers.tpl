@@ -44,6 +44,16 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* The release's own pull secrets, as a part of a pod spec. */}}
+{{- define "fleetward.pullSecrets" -}}
+{{- with .Values.imagePullSecrets -}}
+imagePullSecrets:
+  {{- range . }}
+  - {name: {{ . }}}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Who a pod is, by the downward API. */}}
 {{- define "fleetward.podEnvironment" -}}
 - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}

@@ -9,6 +9,7 @@ import typer
 from fleetward_api.errors import FleetwardError
 from fleetward_cli import crds, evidence
 from fleetward_cli.chat import chat
+from fleetward_cli.check import check
 from fleetward_cli.errors import FAILED
 from fleetward_cli.status import status
 
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(status)
 app.command()(chat)
+app.command()(check)
 app.add_typer(evidence.app, name="evidence")
 app.add_typer(crds.app, name="crds")
 
