@@ -12,6 +12,7 @@ from fleetward_api.canonical import canonical_bytes, digest
 from fleetward_api.chain_log import ChainHead
 from fleetward_api.evidence import chunk_evidence, evidence_head
 from fleetward_kube import KubeClient, KubeError
+from fleetward_kube.watch import list_all
 from fleetward_operator.edges.kinds import collection_path, object_path
 from fleetward_operator.edges.writer import PURGE, Writer
 from fleetward_operator.errors import StateLost
@@ -22,6 +23,9 @@ HEAD = "fleetward-evidence-head"
 HEAD_KEY = "head.json"
 CHUNK_KEY = "evidence.jsonl"
 UID_LABEL = "fleetward.io/purge-uid"
+EVIDENCE = "fleetward-evidence"
+PAGE_SIZE = 20
+"""ConfigMaps a page when all evidence is looked through: each holds up to 900 kB."""
 
 Build = Callable[[ChainHead], bytes]
 """Makes the evidence that follows a head."""
@@ -45,7 +49,8 @@ class EvidenceStore:
     """Stores one evidence at a time; each step may be repeated after a crash.
 
     The ConfigMaps come first, then the head moves on condition that nobody moved it. What an
-    earlier attempt left is taken over when it follows the head, and made anew when it doesn't.
+    earlier attempt left is taken over when it follows the head, and made anew when it was never
+    chained. Chained evidence is never touched again.
     """
 
     def __init__(self, client: KubeClient, writer: Writer, *, namespace: str) -> None:
@@ -65,15 +70,33 @@ class EvidenceStore:
         async with self._lock:
             at = await self._read_head()
             found = await self._found(purge_uid)
-            if found is not None and evidence_head(found, sequence=at.head.sequence) == at.head:
+            if found is not None and await self._is_chained(found, at.head):
                 return self._stored(purge_uid, found)
-            if found is None or not _follows(found, at.head):
+            if found is None or _previous(found) != at.head:
                 if found is not None:
                     await self._discard(purge_uid)
                 found = build(at.head)
                 await self._write_anew(purge_uid, purge_name, found)
             await self._move_head(at, evidence_head(found, sequence=at.head.sequence + 1))
             return self._stored(purge_uid, found)
+
+    async def _is_chained(self, data: bytes, head: ChainHead) -> bool:
+        """Whether the head has come to this evidence, and perhaps gone on from it.
+
+        Evidence is built on a head that was in force: so what any other names as the one before
+        it was chained, also where the purge that it is of never learned so.
+        """
+        if evidence_head(data, sequence=head.sequence) == head:
+            return True
+        mine = digest(data)
+        if _previous(data) == head:
+            return False
+        query = {"labelSelector": f"app.kubernetes.io/name={EVIDENCE}"}
+        path = collection_path("ConfigMap", self._namespace)
+        listing = await list_all(self._client, path, query=query, page_size=PAGE_SIZE)
+        texts = ((item.get("data") or {}).get(CHUNK_KEY, "") for item in listing.items)
+        found = (_previous(text.encode()) for text in texts)
+        return any(one is not None and one.digest == mine for one in found)
 
     async def _read_head(self) -> _Head:
         found = await self._get(HEAD)
@@ -153,7 +176,7 @@ class EvidenceStore:
             "metadata": {
                 "name": name,
                 "namespace": self._namespace,
-                "labels": release_labels("fleetward-evidence"),
+                "labels": release_labels(EVIDENCE),
             },
             "data": data,
         }
@@ -167,11 +190,10 @@ def _head_text(head: ChainHead) -> str:
     return canonical_bytes(head).decode()
 
 
-def _follows(data: bytes, head: ChainHead) -> bool:
-    """Whether evidence names this head as the one before it."""
+def _previous(data: bytes) -> ChainHead | None:
+    """The head that evidence names as the one before it; None when it names none."""
     try:
         first = json.loads(data.split(b"\n", 1)[0])
-        previous = ChainHead.model_validate(first["payload"]["body"]["previous"])
+        return ChainHead.model_validate(first["payload"]["body"]["previous"])
     except (ValueError, KeyError, TypeError):
-        return False
-    return previous == head
+        return None
