@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,9 @@ def test_each_figure_that_chaos_measures_has_its_step() -> None:
     measured_by_steps = {name for step in STEPS for name in step.figures}
     for figure in FIGURES:
         assert (figure.command == "make chaos") == (figure.name in measured_by_steps), figure.name
+
+
+def test_each_number_that_a_figure_keeps_is_promised_in_words() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", Path("docs/promises.md").read_text(), re.MULTILINE)
+    promised = {int(number) for number, words in rows if words}
+    assert {number for figure in FIGURES for number in figure.promises} <= promised
