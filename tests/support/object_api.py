@@ -78,6 +78,7 @@ class ObjectApi:
             return self._put(path, body)
         known = self.objects.get(path)
         if method == "PATCH":
+            self._check_precondition(path, known, body["metadata"])
             return self._put(path, {**(known or {}), **body})
         if known is None:
             raise KubeError(404, "NotFound", path)
@@ -89,6 +90,22 @@ class ObjectApi:
         if version and version != known["metadata"]["resourceVersion"]:
             raise KubeError(409, "Conflict", path)
         return self._put(path, body)
+
+    def _check_precondition(
+        self, path: str, known: dict[str, Any] | None, told: dict[str, Any]
+    ) -> None:
+        """What a server-side apply names: an object there is, or a version that none can have."""
+        if path.endswith("/status"):
+            return
+        if known is None:
+            fits = "uid" not in told
+        else:
+            there = known["metadata"]
+            fits = all(
+                told.get(key, there[key]) == there[key] for key in ("uid", "resourceVersion")
+            )
+        if not fits:
+            raise KubeError(409, "Conflict", path)
 
     def _put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         self._version += 1

@@ -112,7 +112,7 @@ def test_a_child_of_an_earlier_service_of_the_name_is_removed_first() -> None:
     there["Service", "demo"]["metadata"]["ownerReferences"][0]["uid"] = "uid-earlier"
     (action,) = plan(there)
     assert isinstance(action, DeleteChild)
-    assert (action.kind, action.uid) == ("Service", "live")
+    assert (action.kind, action.seen) == ("Service", there["Service", "demo"])
 
 
 def test_what_was_never_of_a_service_of_the_name_is_neither_removed_nor_written_over() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.core.purge.state import Member, Phase, PurgeState
 from fleetward_operator.edges.evidence_store import EvidenceStore
 from fleetward_operator.edges.floors_store import FLOORS, FloorsStore
-from fleetward_operator.edges.holds import PodHolds
+from fleetward_operator.edges.holds import FINALIZER, PodHolds
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.purge_record import PurgeRecords
 from fleetward_operator.edges.release_keys import EPOCH_SECRET, OPERATOR_KEYS, SecretStore
@@ -26,6 +26,7 @@ from tests.support.object_api import Killed, ObjectApi
 ALPHA = Scope("alpha")
 KEY = SigningKey.generate()
 CONFIGMAPS = "/api/v1/namespaces/n/configmaps"
+POD = "/api/v1/namespaces/n/pods/p"
 SECRETS = "/api/v1/namespaces/n/secrets"
 
 
@@ -216,10 +217,45 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(name: str) -> None:
     assert len(api.writes) == writes
 
 
+def put_pod(api: ObjectApi, *, uid: str) -> None:
+    metadata = {"name": "p", "namespace": "n", "uid": uid, "resourceVersion": "900"}
+    api.objects[POD] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+async def test_a_later_pod_of_the_name_is_not_held() -> None:
+    api = ObjectApi()
+    put_pod(api, uid="later")
+    holds = PodHolds(client(api), writer(api))
+    await holds.hold("one", [Member(kind="engine", namespace="n", name="p", uid="u")])
+    assert api.writes == []
+
+
+async def test_a_hold_does_not_overtake_what_its_kubelet_writes() -> None:
+    class Busy(ObjectApi):
+        """A pod whose status changes right after each of the first reads."""
+
+        left = 2
+
+        async def request(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+            answer = await super().request(method, path, **kwargs)
+            if method == "GET" and self.left:
+                self.left -= 1
+                self.objects[POD]["metadata"]["resourceVersion"] += "0"
+            return answer
+
+    api = Busy()
+    put_pod(api, uid="u")
+    holds = PodHolds(client(api), writer(api))
+    await holds.hold("one", [Member(kind="engine", namespace="n", name="p", uid="u")])
+    assert len(api.writes) == 3
+    assert api.objects[POD]["metadata"]["finalizers"] == [FINALIZER]
+
+
 async def test_a_pod_is_held_until_the_last_purge_that_needs_it() -> None:
     api = ObjectApi()
-    holds = PodHolds(writer(api))
+    holds = PodHolds(client(api), writer(api))
     member = Member(kind="engine", namespace="n", name="p", uid="u")
+    put_pod(api, uid="u")
     api.away = True
     with pytest.raises(KubeError):
         await holds.hold("one", [member])

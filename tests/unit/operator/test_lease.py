@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import time as clock
 from dataclasses import dataclass
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetward_kube import KubeClient
-from fleetward_operator.edges.lease import Clocks, Leadership, LeaseTerms
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.edges.lease import Clocks, Leadership, LeaseTerms, awake_or_asleep
 from fleetward_operator.settings import Timings
 from tests.support.object_api import ObjectApi
 
@@ -129,6 +131,93 @@ async def test_running_ends_when_a_lease_once_held_is_lost() -> None:
 
     await asyncio.wait_for(asyncio.gather(first.run(), fall_silent()), 10)
     assert not first.may_write()
+
+
+async def test_one_lost_answer_to_a_renewal_does_not_cost_the_lease() -> None:
+    class Deaf(ObjectApi):
+        """Takes in what it is sent, and its answers to some writes are lost."""
+
+        lost = 0
+
+        async def request(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+            answer = await super().request(method, path, **kwargs)
+            if method == "PUT" and self.lost:
+                self.lost -= 1
+                raise KubeError(0, "Timeout", "no answer")
+            return answer
+
+    api, time = Deaf(), Time()
+    first = candidate(api, "first", time)
+    await first._round()
+    api.lost = 1
+    for time.now in (2.0, 4.0):
+        await first._round()
+    time.now = DEADLINE + 2.0
+    assert first.may_write()
+
+
+async def test_a_term_that_ran_out_is_not_brought_back_by_a_late_renewal() -> None:
+    class Slow(ObjectApi):
+        """Answers a renewal when the term that it should have saved is over."""
+
+        async def request(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+            answer = await super().request(method, path, **kwargs)
+            if method == "PUT":
+                time.now += 4.0
+            return answer
+
+    api, time = Slow(), Time()
+    first = candidate(api, "first", time)
+    await first._round()
+    first.acquired.set()
+    time.now = DEADLINE - 1
+    await first._round()
+    # Sent at 9 s, answered at 13 s: renewed in name, but from 10 s to 13 s all work was refused.
+    assert not first.may_write()
+    await first._round()
+    assert not first.may_write()
+
+
+async def test_a_lease_is_given_back_although_a_renewal_was_under_way() -> None:
+    api, time = ObjectApi(), Time()
+    first, second = candidate(api, "first", time), candidate(api, "second", time)
+    await first._round()
+    # The renewal has reached the API server, and the stop came before its answer.
+    (lease,) = api.objects.values()
+    lease["metadata"]["resourceVersion"] = "77"
+    await first.release()
+    assert holder(api) == ""
+    await second._round()
+    assert second.may_write()
+    await first.release()
+    assert holder(api) == "second"
+
+
+async def test_who_gave_the_lease_back_sends_nothing_any_more() -> None:
+    api, time = ObjectApi(), Time()
+    first = candidate(api, "first", time)
+    await first._round()
+    api.away = True
+    with pytest.raises(KubeError):
+        await first.release()
+    assert not first.may_write()
+
+
+@pytest.mark.parametrize(("waited", "pause"), [(0.0, 2.0), (12.9, 2.0), (14.0, 1.01), (15.5, 2.0)])
+async def test_the_next_in_line_looks_as_soon_as_the_lease_can_be_free(
+    waited: float, pause: float
+) -> None:
+    api, time = ObjectApi(), Time()
+    await candidate(api, "first", time)._round()
+    second = candidate(api, "second", time)
+    await second._round()
+    time.now = waited
+    assert second._pause() == pytest.approx(pause)
+
+
+def test_the_clock_of_the_lease_runs_on_while_the_machine_sleeps() -> None:
+    before = clock.clock_gettime(clock.CLOCK_BOOTTIME)
+    assert before <= awake_or_asleep() <= clock.clock_gettime(clock.CLOCK_BOOTTIME)
 
 
 steps = st.lists(

@@ -58,6 +58,7 @@ async def calls() -> AsyncIterator[MemberClient]:
         wall=time.time,
         request_id=lambda: f"request-{next(numbers)}",
         metrics=Metrics(),
+        may_call=lambda: True,
         timeout_s=5.0,
     )
     await client.open()

@@ -36,7 +36,9 @@ def writer(api: ObjectApi) -> Writer:
 
 async def test_an_equal_status_is_not_written() -> None:
     api = ObjectApi()
-    statuses = StatusWriter(writer(api), OwnWrites(lambda: 0.0), clock=lambda: 0.0)
+    statuses = StatusWriter(
+        cast("KubeClient", api), writer(api), OwnWrites(lambda: 0.0), clock=lambda: 0.0
+    )
     same = TenantStatus(keys=1)
     assert await statuses.write(TENANT, before=same, after=TenantStatus(keys=1)) is None
     assert api.writes == []
@@ -44,7 +46,9 @@ async def test_an_equal_status_is_not_written() -> None:
 
 async def test_a_storm_of_changes_becomes_one_a_second() -> None:
     api, now = ObjectApi(), [0.0]
-    statuses = StatusWriter(writer(api), OwnWrites(lambda: now[0]), clock=lambda: now[0])
+    statuses = StatusWriter(
+        cast("KubeClient", api), writer(api), OwnWrites(lambda: now[0]), clock=lambda: now[0]
+    )
     waits: list[float | None] = []
     for number in range(int(BURST) + 3):
         after = TenantStatus(keys=number + 1)

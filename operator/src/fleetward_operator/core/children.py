@@ -16,11 +16,15 @@ ChildKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyChild:
-    """Write a child: it is missing, is wanted otherwise than before, or was changed by someone."""
+    """Write a child: it is missing, is wanted otherwise than before, or was changed by someone.
+
+    `seen` is the child as it was when that was decided, None when there was none of ours.
+    """
 
     manifest: Manifest
     why: Literal["Missing", "Changed", "Drifted"]
     drift: Path = ()
+    seen: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,7 @@ class DeleteChild:
     kind: str
     namespace: str
     name: str
-    uid: str
+    seen: Mapping[str, Any]
     reason: str
 
 
@@ -44,7 +48,7 @@ def plan_children(
     actions: list[ChildAction] = []
     for manifest in wanted:
         found = live.get((manifest["kind"], manifest["metadata"]["name"]))
-        action = _plan_child(manifest, found, owner_uid=owner_uid)
+        action = plan_child(manifest, found, owner_uid=owner_uid)
         if action is not None:
             actions.append(action)
     return tuple(actions)
@@ -70,9 +74,10 @@ def _is_or_was_ours(manifest: Manifest, live: Mapping[str, Any]) -> bool:
     return bool(labels.get(SERVICE_LABEL) == manifest["metadata"]["labels"][SERVICE_LABEL])
 
 
-def _plan_child(
+def plan_child(
     manifest: Manifest, live: Mapping[str, Any] | None, *, owner_uid: str
 ) -> ChildAction | None:
+    """What to do about one child as it is; None when nothing."""
     if live is None:
         return ApplyChild(manifest=manifest, why="Missing")
     if "deletionTimestamp" in live["metadata"]:
@@ -87,12 +92,12 @@ def _plan_child(
             kind=manifest["kind"],
             namespace=manifest["metadata"]["namespace"],
             name=manifest["metadata"]["name"],
-            uid=str(live["metadata"]["uid"]),
+            seen=live,
             reason="it belongs to an earlier service of this name",
         )
     if stamped_hash(dict(live)) != stamped_hash(manifest):
-        return ApplyChild(manifest=manifest, why="Changed")
+        return ApplyChild(manifest=manifest, why="Changed", seen=live)
     drift = find_drift(manifest, live)
     if drift:
-        return ApplyChild(manifest=manifest, why="Drifted", drift=drift)
+        return ApplyChild(manifest=manifest, why="Drifted", drift=drift, seen=live)
     return None

@@ -149,10 +149,8 @@ class EvidenceStore:
         path = collection_path("ConfigMap", self._namespace)
         listing = await self._client.request("GET", path, query=query)
         for item in listing.get("items") or ():
-            metadata = item["metadata"]
-            await self._writer.delete(
-                "ConfigMap", self._namespace, metadata["name"], uid=metadata["uid"]
-            )
+            name = item["metadata"]["name"]
+            await self._writer.delete("ConfigMap", self._namespace, name, seen=item)
 
     async def _get(self, name: str) -> dict[str, Any] | None:
         try:

@@ -12,6 +12,7 @@ from fleetward_operator.core.children import (
     ChildAction,
     DeleteChild,
     controller_uid,
+    plan_child,
 )
 from fleetward_operator.core.drift import field_owner, format_path
 from fleetward_operator.core.events import (
@@ -27,6 +28,8 @@ from fleetward_operator.manifests.manifest import Manifest
 from fleetward_operator.manifests.names import bundle_name
 
 REFUSALS = frozenset({400, 403, 422})
+ATTEMPTS = 5
+"""How often a child that others write at the same moment is decided upon anew in one pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class Executor:
                     return outcome
                 confirmed = True
             try:
-                if await self._apply(action, owner, outcome):
+                if await self._settle(action, owner, outcome):
                     applied.append(_label(action.manifest))
             except KubeError as error:
                 if error.status not in REFUSALS:
@@ -91,17 +94,39 @@ class Executor:
             outcome.announcements.append(children_applied(tuple(applied)))
         return outcome
 
+    async def _settle(self, action: ApplyChild, owner: Owner, outcome: Outcome) -> bool:
+        """Apply a child upon what it is now; whether that is worth telling."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._apply(action, owner, outcome)
+            except KubeError as error:
+                if not error.conflict or attempt == ATTEMPTS:
+                    raise
+                # Someone wrote it since we looked, as a controller does its status.
+                metadata = action.manifest["metadata"]
+                live = await self._get(
+                    action.manifest["kind"], metadata["namespace"], metadata["name"]
+                )
+                again = plan_child(action.manifest, live, owner_uid=owner.uid)
+                if again is None:
+                    return False
+                if not isinstance(again, ApplyChild) or again.why == "Missing":
+                    # Another object altogether: the next pass looks at it whole.
+                    raise
+                action = again
+        raise AssertionError("unreachable")
+
     async def _apply(self, action: ApplyChild, owner: Owner, outcome: Outcome) -> bool:
         manifest, label = action.manifest, _label(action.manifest)
         if action.why == "Missing" and await self._is_foreign(manifest, owner):
             outcome.taken.append(label)
             outcome.announcements.append(name_taken(label))
             return False
-        if action.why == "Drifted":
-            outcome.announcements.append(await self._describe_drift(action, label))
+        drift = [await self._describe_drift(action, label)] if action.why == "Drifted" else []
         # The bundle is a concern of its own: it changes with policies, not with the service.
         manager = BUNDLE if manifest["metadata"]["name"] == bundle_name(owner.name) else CHILDREN
-        written = await self._writer.apply(manifest, manager=manager)
+        written = await self._writer.apply(manifest, manager=manager, seen=action.seen)
+        outcome.announcements.extend(drift)
         key = f"{owner.namespace}/{manifest['metadata']['name']}"
         self._own_writes.remember(manifest["kind"], key, written)
         # Routine bundle generations are told by PolicyEnforced.
@@ -109,9 +134,9 @@ class Executor:
 
     async def _delete(self, action: DeleteChild) -> None:
         try:
-            await self._writer.delete(action.kind, action.namespace, action.name, uid=action.uid)
+            await self._writer.delete(action.kind, action.namespace, action.name, seen=action.seen)
         except KubeError as error:
-            if not (error.not_found or error.conflict):
+            if not error.not_found:
                 raise
 
     async def _is_there(self, owner: Owner) -> bool:

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
-from fleetward_kube import KubeError
+from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.core.purge.state import Member
+from fleetward_operator.edges.kinds import object_path
 from fleetward_operator.edges.writer import PURGE, Writer
 
 FINALIZER = "fleetward.io/purge"
+ATTEMPTS = 5
+"""How often a pod that its kubelet writes at the same moment is read anew."""
 
 
 class PodHolds:
     """Puts the finalizer on pods and takes it off, each pod once however many purges need it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, client: KubeClient, writer: Writer) -> None:
+        self._client = client
         self._writer = writer
         self._needed_by: dict[str, set[str]] = {}
 
@@ -60,12 +65,28 @@ class PodHolds:
             await self._apply(member.namespace, member.name, member.uid, finalizers=[])
 
     async def _apply(self, namespace: str, name: str, uid: str, *, finalizers: list[str]) -> None:
-        # The uid keeps the apply from meaning a later pod, or making one.
-        metadata = {"name": name, "namespace": namespace, "uid": uid, "finalizers": finalizers}
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                # Read live: a hold must not mean a later pod, nor arrive after a later leader's.
+                pod = await self._client.request("GET", object_path("Pod", namespace, name))
+                metadata = pod["metadata"]
+                held = FINALIZER in (metadata.get("finalizers") or ())
+                if metadata["uid"] == uid and held != bool(finalizers):
+                    await self._apply_to(pod, finalizers=finalizers)
+            except KubeError as error:
+                if error.conflict and attempt < ATTEMPTS:
+                    continue
+                # Gone, or on its way out: then there is nothing to hold.
+                if error.status not in {404, 422}:
+                    raise
+            return
+
+    async def _apply_to(self, pod: dict[str, Any], *, finalizers: list[str]) -> None:
+        seen = pod["metadata"]
+        metadata = {
+            "name": seen["name"],
+            "namespace": seen["namespace"],
+            "finalizers": finalizers,
+        }
         manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-        try:
-            await self._writer.apply(manifest, manager=PURGE)
-        except KubeError as error:
-            # Gone, another pod by now, or deleting: then there is nothing to hold.
-            if error.status not in {404, 409, 422}:
-                raise
+        await self._writer.apply(manifest, manager=PURGE, seen=pod)

@@ -20,7 +20,7 @@ from fleetward_api.admin import (
 from fleetward_api.canonical import canonical_bytes
 from fleetward_api.keys import SigningKey
 from fleetward_operator.edges.metrics import Metrics
-from fleetward_operator.errors import MemberError
+from fleetward_operator.errors import MemberError, NotLeading
 
 MAX_ANSWER_BYTES = 1 << 20
 
@@ -70,6 +70,7 @@ class MemberClient:
         key: the operator's signing key.
         wall: wall-clock epoch seconds.
         request_id: a fresh id for each call.
+        may_call: whether the lease is ours right now; asked before every signed call.
         timeout_s: of a call that names none.
     """
 
@@ -80,12 +81,14 @@ class MemberClient:
         wall: Callable[[], float],
         request_id: Callable[[], str],
         metrics: Metrics,
+        may_call: Callable[[], bool],
         timeout_s: float,
     ) -> None:
         self._key = key
         self._wall = wall
         self._request_id = request_id
         self._metrics = metrics
+        self._may_call = may_call
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
@@ -140,9 +143,12 @@ class MemberClient:
         Raises:
             MemberRefused: an error answer, with its code.
             MemberError: no answer, or not the pinned certificate.
+            NotLeading: the lease is not ours; nothing was sent.
         """
         if self._session is None:
             raise RuntimeError("MemberClient is used before open()")
+        if not self._may_call():
+            raise NotLeading(f"{method} {path} was not sent to {address.pod}: the lease is lost")
         data = b"" if body is None else canonical_bytes(body)
         header = sign_admin_call(
             method=method,

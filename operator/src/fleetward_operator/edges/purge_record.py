@@ -58,12 +58,7 @@ class PurgeRecords:
         path = object_path("ConfigMap", self._namespace, PREFIX + purge_uid)
         try:
             found = await self._client.request("GET", path)
-            await self._writer.delete(
-                "ConfigMap",
-                self._namespace,
-                PREFIX + purge_uid,
-                uid=found["metadata"]["uid"],
-            )
+            await self._writer.delete("ConfigMap", self._namespace, PREFIX + purge_uid, seen=found)
         except KubeError as error:
             if not error.not_found:
                 raise

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from fleetward_api.resources.base import ApiModel
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.edges.kinds import object_path
 from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.store import trim_object
 from fleetward_operator.edges.writer import STATUS, Writer
 
 BURST = 5.0
 PER_SECOND = 1.0
+ATTEMPTS = 5
+"""How often a status is written upon what others made of the object in the meantime."""
 
 
 class StatusWriter:
@@ -22,8 +26,14 @@ class StatusWriter:
     """
 
     def __init__(
-        self, writer: Writer, own_writes: OwnWrites, *, clock: Callable[[], float]
+        self,
+        client: KubeClient,
+        writer: Writer,
+        own_writes: OwnWrites,
+        *,
+        clock: Callable[[], float],
     ) -> None:
+        self._client = client
         self._writer = writer
         self._own_writes = own_writes
         self._clock = clock
@@ -45,10 +55,15 @@ class StatusWriter:
             before: its status as observed.
             after: the status to have.
             manager: the field manager.
-            guarded: refuse (409) when anyone wrote the object since it was observed.
+            guarded: refuse (409) when anyone wrote the object since it was observed. Otherwise
+                others may have written it, as long as its spec and its status as we read it are
+                those that were observed.
 
         Returns:
             Seconds to wait before trying again, or None when nothing is left to write.
+
+        Raises:
+            KubeError: 409, it is another object by now; or the API server refused.
         """
         if after == before:
             return None
@@ -56,21 +71,46 @@ class StatusWriter:
         wait = 0.0 if guarded else self._take(metadata["uid"])
         if wait > 0:
             return wait
-        target = {"name": metadata["name"], "uid": metadata["uid"]}
+        target = {"name": metadata["name"]}
         if metadata.get("namespace"):
             target["namespace"] = metadata["namespace"]
-        if guarded:
-            target["resourceVersion"] = metadata["resourceVersion"]
         manifest = {
             "apiVersion": item["apiVersion"],
             "kind": item["kind"],
             "metadata": target,
             "status": after.to_manifest(),
         }
-        written = await self._writer.apply(manifest, manager=manager, subresource="status")
+        written = await self._apply(
+            manifest, item, before=before, manager=manager, attempts=1 if guarded else ATTEMPTS
+        )
         key = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
         self._own_writes.remember(item["kind"], key, trim_object(written))
         return None
+
+    async def _apply(
+        self,
+        manifest: dict[str, Any],
+        seen: dict[str, Any],
+        *,
+        before: ApiModel,
+        manager: str,
+        attempts: int,
+    ) -> dict[str, Any]:
+        try:
+            return await self._writer.apply(
+                manifest, manager=manager, seen=seen, subresource="status"
+            )
+        except KubeError as error:
+            if not error.conflict or attempts == 1:
+                raise
+            metadata = seen["metadata"]
+            path = object_path(seen["kind"], metadata.get("namespace", ""), metadata["name"])
+            live = await self._client.request("GET", path)
+            if not _means_the_same(live, seen, before):
+                raise
+        return await self._apply(
+            manifest, live, before=before, manager=manager, attempts=attempts - 1
+        )
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
@@ -85,3 +125,15 @@ class StatusWriter:
             return (1.0 - left) / PER_SECOND
         self._allowance[uid] = (left - 1.0, now)
         return 0.0
+
+
+def _means_the_same(live: dict[str, Any], seen: dict[str, Any], before: ApiModel) -> bool:
+    """Whether a status planned upon one copy of an object fits another."""
+    facts = [(one["metadata"]["uid"], one["metadata"].get("generation")) for one in (live, seen)]
+    if facts[0] != facts[1]:
+        return False
+    try:
+        status = type(before).model_validate(live.get("status") or {}, by_alias=True)
+    except ValueError:
+        return False
+    return status == before

@@ -51,7 +51,7 @@ async def _keep_trust(op: Operator) -> None:
     actions = plan_children([wanted], {("ConfigMap", name): live} if live else {}, owner_uid="")
     for action in actions:
         if isinstance(action, ApplyChild):
-            written = await op.writer.apply(action.manifest, manager=KEYS)
+            written = await op.writer.apply(action.manifest, manager=KEYS, seen=action.seen)
             op.own_writes.remember("ConfigMap", f"{namespace}/{name}", written)
 
 

@@ -77,6 +77,7 @@ async def build_operator(
         wall=clock.wall,
         request_id=lambda: uuid.uuid4().hex,
         metrics=metrics,
+        may_call=writer.leads,
         timeout_s=settings.timings.member_timeout,
     )
     await calls.open()
@@ -103,7 +104,7 @@ async def build_operator(
         own_writes=own_writes,
         writer=writer,
         executor=Executor(client, writer, own_writes),
-        statuses=StatusWriter(writer, own_writes, clock=clock.monotonic),
+        statuses=StatusWriter(client, writer, own_writes, clock=clock.monotonic),
         events=EventRecorder(writer, instance=settings.identity.pod_name, wall=clock.now),
         secrets=secret_store,
         fleet=fleet,
@@ -113,7 +114,7 @@ async def build_operator(
         crew=PurgeCrew(client, fleet, members, pusher, wall=clock.wall),
         records=PurgeRecords(client, writer, namespace=namespace),
         evidence=EvidenceStore(client, writer, namespace=namespace),
-        holds=PodHolds(writer),
+        holds=PodHolds(client, writer),
         enqueue=enqueue,
     )
     return operator, calls
