@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fleetward_api.replay import ReplayGuard
+from fleetward_api.replay import DEFAULT_CAPACITY, ReplayGuard
 
 
 def test_an_id_is_taken_once() -> None:
@@ -110,3 +111,24 @@ def test_with_a_steady_clock_every_new_id_in_time_is_taken(shows: list[tuple[str
         jti = f"{name}/{now + lifetime}"
         assert guard.accept(jti, now + lifetime, now) == (jti not in seen)
         seen.add(jti)
+
+
+def test_a_lagging_clock_costs_nobody_a_fresh_token_at_any_rate_an_engine_serves() -> None:
+    assert DEFAULT_CAPACITY / 960 > 1000
+    guard = ReplayGuard(900, capacity=9600)
+    # Ten a second for 16 minutes are the capacity; every other gateway's clock is 15 min behind.
+    for tick in range(9600 + 2000):
+        now = tick / 10
+        lag = 899 if tick % 2 else 0
+        assert guard.accept(f"id-{tick}", int(now) - lag + 60, now), tick
+
+
+def test_an_id_costs_a_hundred_bytes() -> None:
+    guard = ReplayGuard(900)
+    tracemalloc.start()
+    for n in range(50_000):
+        guard.accept(f"{n:032x}", 60 + n // 1000, 0)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert guard.remembered == 50_000
+    assert held < 50_000 * 150
