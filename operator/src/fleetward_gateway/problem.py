@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from fleetward_api.errors import FleetwardError
-from fleetward_api.openai import ErrorBody, error_body, error_type
+from fleetward_api.openai import CODE_REQUEST_TOO_LARGE, ErrorBody, error_body, error_type
 
 MAX_RETRY_AFTER_S = 60
 """The official client gives up at once above 120 s; overload never lasts a planned minute."""
@@ -78,4 +78,13 @@ def model_not_found(name: str) -> Problem:
         f"The model {name!r} does not exist or you do not have access to it; "
         "GET /v1/models lists the models you may call.",
         param="model",
+    )
+
+
+def too_large(limit: int) -> Problem:
+    """413, with the bound in bytes."""
+    return Problem(
+        413,
+        CODE_REQUEST_TOO_LARGE,
+        f"The request body is larger than {limit} bytes; send a shorter one.",
     )

@@ -24,6 +24,7 @@ from fleetward_api.member import MemberKeys
 from fleetward_gateway.admission.keyring import KeyHasher
 from fleetward_gateway.cluster.view import ClusterView
 from fleetward_gateway.cluster.watches import Watches, build_watches
+from fleetward_gateway.member.admin import MAX_BODY as MAX_ADMIN_BODY
 from fleetward_gateway.member.admin import AdminApi
 from fleetward_gateway.member.member import Member
 from fleetward_gateway.metrics import Metrics
@@ -40,6 +41,7 @@ from fleetward_kube import KubeClient
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _POLL_S = 0.05
+_LATER_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -119,14 +121,31 @@ class Gateway:
         )
         public = build_public_app(completions, self.gate, not_ready=self.not_ready)
         admin = AdminApi(self.member, self.view, token_file=self.settings.token_file)
-        self.public = Listener(public, host=ports.host, port=ports.public)
+        # Later than the route's own limit, which knows whose answer it was: this one is for what
+        # is left of an answer that its route has ended.
+        stall_s = bounds.client_stall_s + _LATER_S
+        self.public = Listener(
+            public,
+            host=ports.host,
+            port=ports.public,
+            max_body=bounds.body_bytes,
+            write_stall_s=stall_s,
+        )
         self.admin = Listener(
             admin.build_app(),
             host=ports.host,
             port=ports.admin,
+            max_body=MAX_ADMIN_BODY,
+            write_stall_s=stall_s,
             tls=self.member.keys.write_tls(tls_folder),
         )
-        self.scrape = Listener(self._metrics_app(), host=ports.host, port=ports.metrics)
+        self.scrape = Listener(
+            self._metrics_app(),
+            host=ports.host,
+            port=ports.metrics,
+            max_body=0,
+            write_stall_s=stall_s,
+        )
 
     def _metrics_app(self) -> Starlette:
         async def metrics(_request: Request) -> Response:

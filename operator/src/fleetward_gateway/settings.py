@@ -41,7 +41,7 @@ class Bounds:
 
     Attributes:
         body_bytes: largest request body; 2 MiB hold about half a million tokens of text. Checking
-            the worst body of that size takes a third of a second, in which nothing else runs.
+            the worst body of that size takes a tenth of a second, in which nothing else runs.
         held_bytes: bodies held at once over all requests: it bounds our memory.
         body_s: seconds for a body to arrive; a slow sender must not hold memory for ever.
         first_byte_s: seconds for an engine's answer to begin; a non-streamed answer begins only

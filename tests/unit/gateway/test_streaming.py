@@ -203,7 +203,7 @@ async def test_a_long_answer_that_breaks_off_breaks_the_connection(
     async def breaks(request: web.Request, body: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        await response.write(b"x" * 100_000)
+        await response.write(b"x" * 2_000_000)
         await asyncio.sleep(0.1)
         assert request.transport is not None
         request.transport.abort()

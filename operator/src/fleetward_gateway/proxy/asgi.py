@@ -20,6 +20,7 @@ ABORT_EXTENSION: Final = "fleetward.abort"
 """Scope extension: a callable that resets the client's connection."""
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
+_PIECE: Final = 1 << 16
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
@@ -105,7 +106,10 @@ class Answer:
         """Send a complete response."""
         length = (b"content-length", str(len(data)).encode())
         await self.start(status, [*headers, length])
-        await self.finish(data)
+        # In pieces: between them the server waits until the client has taken most of the last.
+        for begin in range(0, len(data) - _PIECE, _PIECE):
+            await self.body(data[begin : begin + _PIECE])
+        await self.finish(data[(len(data) - 1) // _PIECE * _PIECE :] if data else b"")
 
     async def problem(self, problem: Problem) -> None:
         """Send a refusal; nothing may have gone out before."""

@@ -11,10 +11,10 @@ from fleetward_api.openai import (
     CODE_INVALID_JSON,
     CODE_INVALID_VALUE,
     CODE_OVERLOADED,
-    CODE_REQUEST_TOO_LARGE,
 )
-from fleetward_gateway.problem import Problem
+from fleetward_gateway.problem import Problem, too_large
 from fleetward_gateway.proxy.asgi import ClientGone, Receive, RequestHead
+from fleetward_gateway.proxy.json_shape import overfull
 
 MAX_DEPTH: Final = 64
 MAX_MODEL_CHARS: Final = 256
@@ -22,15 +22,19 @@ _SHOWN: Final = 64
 
 
 class BodyBudget:
-    """Bytes of bodies that may be held at once, over all requests."""
+    """Bytes of bodies that may be held at once, over all requests; one for each direction."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
 
+    def has(self, size: int) -> bool:
+        """Whether there is room for `size` bytes more."""
+        return self.held + size <= self.limit
+
     def take(self, size: int) -> None:
         """Reserve `size` bytes; pair with `give`. Raises `Problem` (503) when there is no room."""
-        if self.held + size > self.limit:
+        if not self.has(size):
             raise Problem(
                 503,
                 CODE_OVERLOADED,
@@ -91,15 +95,6 @@ def check_head(head: RequestHead, *, limit: int) -> None:
         raise too_large(limit)
 
 
-def too_large(limit: int) -> Problem:
-    """413, with the bound."""
-    return Problem(
-        413,
-        CODE_REQUEST_TOO_LARGE,
-        f"The request body is larger than {limit} bytes; send a shorter one.",
-    )
-
-
 async def receive_body(receive: Receive, held: HeldBody, *, limit: int, within_s: float) -> None:
     """Read the whole body into `held`.
 
@@ -152,6 +147,8 @@ def read_model(body: bytes) -> str:
 def _parse(body: bytes) -> object:
     if not body.strip():
         raise _invalid("The body is empty; send a JSON object.")
+    if limit := overfull(body):
+        raise _invalid(f"The body holds more than {limit}.")
     try:
         text = body.decode()
     except UnicodeDecodeError as error:

@@ -12,15 +12,21 @@ import orjson
 from fleetward_api.openai import CODE_INVALID_IDENTITY, CODE_UPSTREAM_FAILED
 from fleetward_gateway.problem import Problem, bounded_retry_after
 from fleetward_gateway.proxy.asgi import Answer, ClientStalled, Headers
+from fleetward_gateway.proxy.body import BodyBudget
 from fleetward_gateway.proxy.dispatch import lost, stalled
-from fleetward_gateway.proxy.events import EventCutter, error_event
+from fleetward_gateway.proxy.events import EventCutter
 from fleetward_gateway.proxy.headers import client_headers
 
 MAX_WHOLE: Final = 1 << 20
 """Answers up to this size are read before anything goes out, so that a dying engine is a 503."""
 
+SMALL: Final = 1 << 17
+"""What any answer may hold of that; a larger one needs room, since its reader may be slow."""
+
 MAX_ERROR: Final = 1 << 16
-_OK: Final = range(200, 300)
+_OK: Final = 200
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
 _ERRORS: Final = range(400, 600)
 _RETRYABLE: Final = frozenset({429, 503})
 _NOT_THE_CLIENTS: Final = frozenset({401, 403, 404, 409})
@@ -36,6 +42,7 @@ async def relay(
     answer: Answer,
     *,
     stall_s: float,
+    room: BodyBudget,
     on_first_byte: Callable[[], None],
 ) -> None:
     """Pass an engine's answer on.
@@ -44,6 +51,8 @@ async def relay(
         response: its head is here, its body is not read.
         answer: to the client.
         stall_s: seconds of silence inside an answer after which the engine counts as stalled.
+        room: bytes for whole answers above `SMALL`, over all requests; without room such an
+            answer goes out as it comes.
         on_first_byte: called once, when the first byte of a success goes out.
 
     Raises:
@@ -52,17 +61,16 @@ async def relay(
         TruncatedAnswer: the answer broke off after a part of it went out.
     """
     reader = Reader(response, stall_s=stall_s)
-    if response.status not in _OK:
+    if response.status != _OK or response.content_type not in {_JSON, _EVENTS}:
         raise await _mended(response, reader)
     headers = client_headers(response.raw_headers)
-    if response.content_type == "text/event-stream":
+    if response.content_type == _EVENTS:
         await _relay_events(reader, answer, headers, on_first_byte)
-    elif response.content_length is not None and response.content_length <= MAX_WHOLE:
-        data = await reader.all(MAX_WHOLE)
-        on_first_byte()
-        await answer.whole(response.status, headers, data)
+    elif response.content_length is None and "chunked" not in _codings(response):
+        # Its end could not be told from a break.
+        raise lost()
     else:
-        await _relay_bytes(reader, answer, headers, on_first_byte)
+        await _relay_json(reader, answer, headers, room=room, on_first_byte=on_first_byte)
 
 
 class Reader:
@@ -86,10 +94,10 @@ class Reader:
             raise lost() from None
 
     async def all(self, limit: int) -> bytes:
-        """Everything up to the end or about `limit` bytes. Raises `Problem`."""
+        """Everything, or somewhat more than `limit` bytes of it. Raises `Problem`."""
         pieces = []
         size = 0
-        while size < limit and (piece := await self.next()):
+        while size <= limit and (piece := await self.next()):
             pieces.append(piece)
             size += len(piece)
         return b"".join(pieces)
@@ -107,25 +115,47 @@ async def _relay_events(
                     await answer.start(reader.status, headers)
                 await answer.body(data)
     except Problem as problem:
-        if not answer.started:
-            raise
-        await answer.finish(error_event(problem))
-        return
+        ending = problem
+    else:
+        # A stream that stops before its end is broken, however politely it was closed.
+        ending = lost()
     if not answer.started:
-        await answer.start(reader.status, headers)
-    await answer.finish(cutter.rest())
+        raise ending
+    await answer.finish(cutter.last(ending))
 
 
-async def _relay_bytes(
-    reader: Reader, answer: Answer, headers: Headers, on_first_byte: Callable[[], None]
+async def _relay_json(
+    reader: Reader,
+    answer: Answer,
+    headers: Headers,
+    *,
+    room: BodyBudget,
+    on_first_byte: Callable[[], None],
 ) -> None:
-    piece = await reader.next()
-    on_first_byte()
+    data = await reader.all(SMALL)
+    taken = MAX_WHOLE if len(data) > SMALL and room.has(MAX_WHOLE) else 0
+    room.take(taken)
+    try:
+        if taken:
+            data += await reader.all(MAX_WHOLE - len(data))
+        if len(data) > max(SMALL, taken):
+            on_first_byte()
+            await _relay_bytes(data, reader, answer, headers)
+            return
+        if not _is_json(data):
+            raise lost()
+        on_first_byte()
+        await answer.whole(reader.status, headers, data)
+    finally:
+        room.give(taken)
+
+
+async def _relay_bytes(data: bytes, reader: Reader, answer: Answer, headers: Headers) -> None:
     await answer.start(reader.status, headers)
     try:
-        while piece:
-            await answer.body(piece)
-            piece = await reader.next()
+        while data:
+            await answer.body(data)
+            data = await reader.next()
     except Problem as problem:
         raise TruncatedAnswer from problem
     await answer.finish()
@@ -161,6 +191,18 @@ def _kept_headers(response: aiohttp.ClientResponse) -> tuple[tuple[bytes, bytes]
 def _retry_after(response: aiohttp.ClientResponse) -> int:
     given = response.headers.get("Retry-After", "")
     return bounded_retry_after(int(given)) if given.isdecimal() and given.isascii() else 1
+
+
+def _codings(response: aiohttp.ClientResponse) -> str:
+    return response.headers.get("Transfer-Encoding", "").lower()
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        orjson.loads(content)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_error_body(content: bytes) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from fleetward_api.openai import CODE_INTERNAL, CODE_OVERLOADED, CODE_PURGED
 from fleetward_gateway.admission.identity import Authorisation
@@ -35,6 +36,9 @@ from fleetward_gateway.proxy.events import error_event
 from fleetward_gateway.proxy.flight import AbortReason, Flight, Flights
 from fleetward_gateway.proxy.gate import Gate
 from fleetward_gateway.proxy.relay import TruncatedAnswer, relay
+
+WHOLE_ANSWERS: Final = 32 << 20
+"""Bytes of larger answers that may be held whole at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +78,7 @@ class CompletionsRoute:
         self._dispatcher = dispatcher
         self._flights = flights
         self._budget = budget
+        self._room = BodyBudget(WHOLE_ANSWERS)
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
@@ -90,7 +95,9 @@ class CompletionsRoute:
             await _refuse(answer, problem)
         except (ClientGone, ClientStalled, TruncatedAnswer) as error:
             self._metrics.aborted(_REASONS[type(error)])
-            _reset(scope)
+            # One who left needs no reset, and it would overtake a refusal that is on its way.
+            if not isinstance(error, ClientGone):
+                _reset(scope)
         except Exception:
             # The traceback names code, never content: no exception of ours carries a body.
             logger.exception("request %s failed", head.request_id.decode())
@@ -156,6 +163,7 @@ class CompletionsRoute:
                 response,
                 answer,
                 stall_s=self._limits.upstream_stall_s,
+                room=self._room,
                 on_first_byte=on_first_byte,
             )
         self._metrics.upstream_done(model, self._clock() - sent)

@@ -10,7 +10,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from fleetward_gateway.server.protocol import GatewayProtocol
+from fleetward_gateway.server.protocol import bounded_protocol
 
 KEEPALIVE_S = 75
 """Longer than clients keep idle connections, so that they never send on one we are closing."""
@@ -25,17 +25,26 @@ class Listener(uvicorn.Server):
         app: ASGI application.
         host: address to bind.
         port: 0 picks a free one, see `port`.
+        max_body: bytes of a request's body that any route may read.
+        write_stall_s: seconds for which a client may take nothing of what is sent to it.
         tls: certificate and key, or None for plain HTTP.
     """
 
     def __init__(
-        self, app: ASGIApp, *, host: str, port: int, tls: tuple[Path, Path] | None = None
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        port: int,
+        max_body: int,
+        write_stall_s: float,
+        tls: tuple[Path, Path] | None = None,
     ) -> None:
         certificate, key = (str(path) for path in tls) if tls else (None, None)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=GatewayProtocol,
+                http=bounded_protocol(max_body=max_body, write_stall_s=write_stall_s),
                 ws="none",
                 lifespan="off",
                 access_log=False,
