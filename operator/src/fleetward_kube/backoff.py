@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from fleetward_kube.errors import KubeError
+
 
 class Backoff:
     """Delays of 0.1 to 0.2 s, then twice that each time, never above `cap_s`.
@@ -27,3 +29,9 @@ class Backoff:
     def reset(self) -> None:
         """The last try succeeded."""
         self._failures = 0
+
+
+def not_before(fault: Exception, delay_s: float) -> float:
+    """A delay in seconds that is no shorter than what the API server asked for."""
+    asked_s = fault.retry_after_s if isinstance(fault, KubeError) else 0.0
+    return max(delay_s, asked_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -12,6 +13,7 @@ import aiohttp
 import orjson
 
 from fleetward_kube.connection import Connection, load_connection
+from fleetward_kube.deferral import Deferrals
 from fleetward_kube.errors import KubeError, error_from_status
 from fleetward_kube.sockets import Sockets
 
@@ -40,6 +42,7 @@ class KubeClient:
         self._connection: Connection | None = None
         self._session: aiohttp.ClientSession | None = None
         self._sockets = Sockets()
+        self._deferrals = Deferrals(time.monotonic)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -94,7 +97,8 @@ class KubeClient:
             timeout: seconds for the whole call, at most `MAX_TIMEOUT_S`.
 
         Raises:
-            KubeError: any other answer, or none.
+            KubeError: any other answer, or none; also, without asking, while a `Retry-After`
+                of an earlier answer to this method and path has not passed.
         """
         data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
         limits = aiohttp.ClientTimeout(total=min(timeout, MAX_TIMEOUT_S), sock_connect=_CONNECT_S)
@@ -138,6 +142,7 @@ class KubeClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None or self._connection is None:
             raise RuntimeError("KubeClient is used outside its `async with` block")
+        self._deferrals.check(method, path)
         try:
             authorization = await self._connection.authorization()
             if authorization:
@@ -154,7 +159,10 @@ class KubeClient:
             ) as response:
                 if response.status >= _FIRST_REFUSAL:
                     text = await response.read()
-                    raise error_from_status(_lenient_json(text), http_status=response.status)
+                    asked = self._deferrals.note(method, path, response.headers.get("Retry-After"))
+                    raise error_from_status(
+                        _lenient_json(text), http_status=response.status, retry_after_s=asked
+                    )
                 yield response
         except TimeoutError as error:
             raise KubeError(

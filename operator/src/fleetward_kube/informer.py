@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from fleetward_kube.backoff import Backoff
+from fleetward_kube.backoff import Backoff, not_before
 from fleetward_kube.client import KubeClient
 from fleetward_kube.errors import KubeError
 from fleetward_kube.watch import DEAD_STREAM_S, Listing, WatchEvent, list_all, watch_events
 
 KubeObject = dict[str, Any]
 Callback = Callable[[str, KubeObject | None, KubeObject | None], None]
+
+_BUSY = frozenset({429, 503})
 
 logger = logging.getLogger(__name__)
 
@@ -119,18 +121,23 @@ class Informer:
             self._tell(callback, key, None, item)
 
     async def run(self) -> None:
-        """List and watch until cancelled; every fault is logged and retried within 5 s."""
+        """List and watch until cancelled.
+
+        Every fault is logged and retried within 5 s, or when the server wants to be asked again.
+        """
         while True:
             try:
                 if not self._position:
                     await self._list()
                 await self._watch()
             except KubeError as error:
-                if error.status or error.reason == "Malformed":
-                    # The server refused or said something odd: only a fresh list is sure.
+                odd = error.status or error.reason == "Malformed"
+                if odd and error.status not in _BUSY:
+                    # The server refused or said something odd: only a fresh list is sure. One that
+                    # is too busy for a watch must not be made to list everything instead.
                     self._position = ""
                 self.problem = str(error)
-                delay = self._backoff.next_delay()
+                delay = not_before(error, self._backoff.next_delay())
                 level = logging.INFO if error.expired else logging.WARNING
                 logger.log(level, "watch of %s: %s; again in %.1f s", self.path, error, delay)
                 await asyncio.sleep(delay)

@@ -152,3 +152,18 @@ async def test_a_pass_may_ask_to_come_back() -> None:
     subject = worker(reconcile)
     subject.queue.add("a")
     await run(subject, lambda: len(seen) == 3)
+
+
+async def test_a_key_is_not_tried_again_before_the_api_server_wants_it() -> None:
+    passes: list[float] = []
+
+    async def reconcile(_key: str) -> None:
+        passes.append(asyncio.get_running_loop().time())
+        if len(passes) == 1:
+            raise KubeError(429, "TooManyRequests", "later", retry_after_s=1.0)
+
+    subject = worker(reconcile)
+    subject.queue.add("a")
+    await run(subject, lambda: len(passes) == 2)
+    # Timers of the loop may be a clock's tick early.
+    assert passes[1] - passes[0] > 0.99

@@ -1,29 +1,32 @@
-"""kopf: the process's life cycle, logging in, and triggers on our own kinds. Nothing else.
+"""kopf: the process's life cycle and logging in. Nothing else.
 
-No index, no finalizer, no posting, no peering: what kopf keeps cannot be relied on after a relist,
-so its events only enqueue keys, and the informers hold the truth.
+No handler of our kinds: each would have kopf watch what the informers watch already, and a watch of
+kopf's that is answered 410, or is told of an error of the server's, ends the process. No index, no
+finalizer, no posting, no peering either.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import kopf
 
 from fleetward_operator.handlers.app import App
 
-GROUP, VERSION = "fleetward.io", "v1alpha1"
-TRIGGERS = {
-    "inferenceservices": "service",
-    "cachepolicies": "policy",
-    "tenants": "tenant",
-    "cachepurges": "purge",
-}
-SERVER_TIMEOUT_S = 300
-BACKOFFS_S = (1, 1, 2, 3, 5)
+FIRST_BACKOFFS_S = (1, 1, 2, 3)
+LAST_BACKOFF_S = 5
+
+
+class Backoffs(Iterable[int]):
+    """Delays without an end: kopf ends the process when it runs out of them."""
+
+    def __iter__(self) -> Iterator[int]:
+        """A fresh series for each call that fails."""
+        return itertools.chain(FIRST_BACKOFFS_S, itertools.repeat(LAST_BACKOFF_S))
 
 
 def build_registry(app: App) -> kopf.OperatorRegistry:
@@ -45,10 +48,6 @@ def build_registry(app: App) -> kopf.OperatorRegistry:
             return by_address(in_cluster, os.environ)
         return kopf.login_with_kubeconfig(**kwargs)
 
-    for plural, worker in TRIGGERS.items():
-        kopf.on.event(GROUP, VERSION, plural, registry=registry, id=f"enqueue-{worker}")(
-            _enqueuer(app, worker)
-        )
     return registry
 
 
@@ -67,25 +66,14 @@ def by_address(
     return dataclasses.replace(connection, server=f"https://{bracketed}:{port}")
 
 
-def _enqueuer(app: App, worker: str) -> Callable[..., Any]:
-    async def enqueue(name: str, namespace: str | None, **_: Any) -> None:
-        app.enqueue(worker, f"{namespace}/{name}" if namespace else name)
-
-    return enqueue
-
-
 def build_settings() -> kopf.OperatorSettings:
-    """Kopf's settings: blind for 5 s at most after the API server comes back."""
+    """Kopf's settings: its one call, at the start, is tried for as long as it takes."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
-    settings.watching.server_timeout = SERVER_TIMEOUT_S
-    settings.watching.client_timeout = SERVER_TIMEOUT_S + 30
-    settings.watching.connect_timeout = 5
     settings.networking.request_timeout = 20
     settings.networking.connect_timeout = 5
-    settings.networking.error_backoffs = BACKOFFS_S
-    settings.queueing.error_delays = BACKOFFS_S
+    settings.networking.error_backoffs = Backoffs()
     settings.process.ultimate_exiting_timeout = 20
     return settings

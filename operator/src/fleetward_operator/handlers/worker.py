@@ -10,6 +10,7 @@ from time import perf_counter
 
 from fleetward_api.errors import FleetwardError
 from fleetward_kube import KubeError
+from fleetward_kube.backoff import not_before
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.errors import NotLeading
 from fleetward_operator.handlers.queue import KeyQueue
@@ -72,7 +73,7 @@ class Worker:
             logger.log(
                 logging.INFO if retryable else logging.WARNING, "%s %s: %s", self.kind, key, fault
             )
-            self.queue.add_later(key, self._delay(key))
+            self.queue.add_later(key, not_before(fault, self._delay(key)))
             return "retry"
         except Exception:
             # One object's surprise must not end the work on all others.
