@@ -40,6 +40,7 @@ class BlockPool:
         self._free = deque(range(1, num_blocks + 1))
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._dirty: dict[int, None] = {}
+        self.num_references = 0  # of all blocks: each user of a block is one
 
     @property
     def num_available(self) -> int:
@@ -86,6 +87,7 @@ class BlockPool:
             self._dirty[block] = None
         self._owners[block] = owner
         self._ref_counts[block] = 1
+        self.num_references += 1
         return block
 
     def acquire(self, block: int) -> None:
@@ -95,6 +97,7 @@ class BlockPool:
                 raise RuntimeError(f"block {block} is free: it can't be shared")
             del self._idle[block]
         self._ref_counts[block] += 1
+        self.num_references += 1
 
     def release(self, block: int) -> None:
         """Drop one user; the last one leaves the block retained, or free and to be overwritten.
@@ -104,6 +107,7 @@ class BlockPool:
         if self._ref_counts[block] < 1:
             raise RuntimeError(f"block {block} has no user to release")
         self._ref_counts[block] -= 1
+        self.num_references -= 1
         if self._ref_counts[block] > 0:
             return
         if self._retained[block]:
@@ -166,3 +170,5 @@ class BlockPool:
                 raise AssertionError(f"block {block} is in use and belongs to nobody")
         if self._ref_counts[NULL_BLOCK] or self._owners[NULL_BLOCK] or NULL_BLOCK in free | idle:
             raise AssertionError("the null block was handed out")
+        if self.num_references != sum(self._ref_counts):
+            raise AssertionError("the references of all blocks were miscounted")

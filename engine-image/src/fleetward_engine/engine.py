@@ -131,10 +131,12 @@ class Engine:
         """Counters and gauges as of now."""
         pool, index = self._kv_cache.pool, self._kv_cache.index
         return EngineStats(
+            requests=len(self._generations) + len(self._closing),
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             kv_blocks_total=pool.num_blocks,
             kv_blocks_used=pool.num_in_use,
+            kv_block_references=pool.num_references,
             cached_blocks=len(index),
             prefix_query_tokens=self._kv_cache.query_tokens,
             prefix_hit_tokens=self._kv_cache.hit_tokens,
@@ -187,10 +189,10 @@ class Engine:
         After a `purge` without scrub, so that overwriting much memory can be spread over steps.
         Returns the blocks and bytes overwritten now; (0, 0) when no unused one is left.
         """
-        limit = max(1, limit_bytes // self._runner.block_bytes)
-        blocks = self._kv_cache.scrub_idle(scope, floor, limit=limit)
+        size = self.block_bytes
+        blocks = self._kv_cache.scrub_idle(scope, floor, limit=max(1, limit_bytes // size))
         self._overwrite_dirty()
-        return blocks, blocks * self._runner.block_bytes
+        return blocks, blocks * size
 
     def probe(self, keys: SequenceOf[bytes]) -> int:
         """How many of these keys the lookup that requests use still finds."""
@@ -233,8 +235,7 @@ class Engine:
         return [each for each, cache in contexts if cache.scope == scope and cache.floor < floor]
 
     def _overwrite_dirty(self) -> None:
-        dirty = self._kv_cache.pool.take_dirty()
-        if dirty:
+        if dirty := self._kv_cache.pool.take_dirty():
             self._runner.zero_blocks(dirty)
 
     def _step_input(self, scheduled: SequenceOf[ScheduledSequence]) -> StepInput:

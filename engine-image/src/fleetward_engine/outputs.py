@@ -63,10 +63,16 @@ class ScopeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """Gauges and counters at one moment. `last_progress` is in monotonic seconds."""
+    """Gauges and counters at one moment. `last_progress` is in monotonic seconds.
 
+    `requests` are those whose end was not handed out yet, `kv_block_references` counts each user of
+    each block: both are 0 when nothing runs.
+    """
+
+    requests: int
     running: int
     waiting: int
+    kv_block_references: int
     kv_blocks_total: int
     kv_blocks_used: int
     cached_blocks: int

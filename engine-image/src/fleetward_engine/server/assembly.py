@@ -84,9 +84,11 @@ def assemble(
         new_id=world.new_id,
     )
     probes = Probes(service, inference, started_at=int(world.wall()))
+    public = server(public_app(probes, new_id=world.new_id))
+    service.connections = lambda: len(public.server_state.connections)
     return Assembly(
         service=service,
-        public=server(public_app(probes, new_id=world.new_id)),
+        public=public,
         metrics=server(metrics_app(service)),
         admin=admin,
         member=member,

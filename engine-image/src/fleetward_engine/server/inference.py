@@ -81,7 +81,7 @@ class Inference:
             generation,
             self._shape(body, inner.request_id),
             stream=bool(body.stream),
-            abort=self.service.abort,
+            service=self.service,
         )
 
     def check_model(self, name: str) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import queue
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -18,12 +19,14 @@ from fleetward_api.admin import ModelState
 from fleetward_engine.engine import Engine
 from fleetward_engine.outputs import EngineStats, RequestOutput
 from fleetward_engine.request import Request
+from fleetward_engine.server.health import BEAT_S, Heartbeat
 
 logger = logging.getLogger(__name__)
 
 IDLE_TICK_S = 0.25
 EXPIRE_EVERY_S = 1.0
 PUBLISH_EVERY_S = 0.05
+IDLE_REPORT_EVERY_S = 5.0
 
 Result = TypeVar("Result")
 Command = Callable[[Engine], None]
@@ -39,7 +42,7 @@ class LoopListener(Protocol):
     def on_loaded(self, engine: Engine, model: ModelState) -> None:
         """The model is loaded; commands run from now on."""
 
-    def on_load_failed(self, fault: Exception) -> None:
+    def on_load_failed(self, fault: BaseException) -> None:
         """The model cannot be loaded; the thread has ended."""
 
     def on_outputs(self, outputs: list[RequestOutput], at: float) -> None:
@@ -48,8 +51,11 @@ class LoopListener(Protocol):
     def on_refused(self, request_id: str, fault: Exception) -> None:
         """The engine cannot take this request."""
 
-    def on_failed(self, fault: Exception) -> None:
-        """The engine raised while running; the thread has ended."""
+    def on_idle(self, stats: EngineStats) -> None:
+        """Nothing runs, and what ran before has been told; heard now and then while that is so."""
+
+    def on_failed(self, fault: BaseException) -> None:
+        """The engine raised, or what it said could not be heard; nothing more will come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class Progress:
 class EngineLoop:
     """Owns the engine in one thread, from loading the model to the last step.
 
-    ``step_seconds`` is how long the last step took.
+    ``step_seconds`` is how long the last step took, ``heartbeat`` that of the event loop.
     """
 
     def __init__(
@@ -83,6 +89,8 @@ class EngineLoop:
         self._over = False
         self._last_expire = clock()
         self._published_at = clock()
+        self._idle_report_at = clock()
+        self.heartbeat = Heartbeat(clock())
         self.progress = Progress(stats=None, progress_at=clock())
         self.step_seconds = 0.0
 
@@ -90,6 +98,7 @@ class EngineLoop:
         """Start loading in the background; to be called on the event loop's thread."""
         self._event_loop = asyncio.get_running_loop()
         self._thread.start()
+        self._beat(self._event_loop)
 
     def stop(self, *, timeout_s: float) -> bool:
         """End the thread after the current step; False when it did not end in time."""
@@ -151,22 +160,30 @@ class EngineLoop:
     def _main(self) -> None:
         try:
             engine, model = self._build()
-        except Exception as fault:
+        except BaseException as fault:
+            self._over = True
+            self._tell(self._listener.on_load_failed, fault)
             # People need the sentence; the trail behind it only helps who debugs us.
             logger.warning("cannot load the model: %s", fault, exc_info=True)
-            self._over = True
-            self._post(self._listener.on_load_failed, fault)
             return
         self.progress = Progress(stats=engine.stats(), progress_at=self._clock())
         self._post(self._listener.on_loaded, engine, model)
         try:
             while not self._stopping:
                 self._turn(engine)
-        except Exception as fault:
+        # Whatever it is: some libraries panic past `Exception`, and a thread that ended in silence
+        # would leave a server that takes requests and answers none.
+        except BaseException as fault:
+            self._over = True
+            self._tell(self._listener.on_failed, fault)
             logger.exception("the engine failed")
-            self._post(self._listener.on_failed, fault)
         finally:
             self._over = True
+
+    def _tell(self, tell: Callable[[BaseException], None], fault: BaseException) -> None:
+        """Say it first: logging may need memory that a fault for want of it still holds."""
+        traceback.clear_frames(fault.__traceback__)
+        self._post(tell, fault)
 
     def _turn(self, engine: Engine) -> None:
         self._run_commands(engine)
@@ -184,6 +201,9 @@ class EngineLoop:
         self._publish(engine)
         if outputs:
             self._post(self._listener.on_outputs, outputs, at)
+        elif not engine.has_work and at - self._idle_report_at >= IDLE_REPORT_EVERY_S:
+            self._idle_report_at = at
+            self._post(self._listener.on_idle, engine.stats())
 
     def _run_commands(self, engine: Engine) -> None:
         """Run what is queued now; what those commands lead to waits for the next turn.
@@ -214,10 +234,24 @@ class EngineLoop:
         if self._event_loop is None or self._event_loop.is_closed():
             return
         try:
-            self._event_loop.call_soon_threadsafe(callback, *arguments)
+            self._event_loop.call_soon_threadsafe(self._deliver, callback, *arguments)
         except RuntimeError:
             # Closed between the question and the call: nobody is left to hear it.
             logger.debug("the event loop closed before an answer could be delivered")
+
+    def _deliver(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            callback(*arguments)
+        except Exception as fault:
+            # An answer that is lost here would leave its client waiting for ever.
+            self._stopping = True
+            self._listener.on_failed(fault)
+            logger.exception("what the engine said could not be handled")
+
+    def _beat(self, event_loop: asyncio.AbstractEventLoop) -> None:
+        self.heartbeat.beat(self._clock())
+        if not self._stopping:
+            event_loop.call_later(BEAT_S, self._beat, event_loop)
 
 
 def _ignore(_value: object) -> None:

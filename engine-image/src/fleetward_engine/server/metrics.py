@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.server.leaks import KINDS
 
 PREFIX = "fleetward_engine_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,12 +42,30 @@ class Timeline:
     last_token_at: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the server holds for clients at one moment; back at its baseline when they are gone."""
+
+    unfinished: int
+    responses: int
+    connections: int
+    tasks: int
+
+
+_NOTHING = Held(unfinished=0, responses=0, connections=0, tasks=0)
+
+
 class EngineMetrics:
     """Everything on ``/metrics``; one registry per process, none global."""
 
-    def __init__(self, stats: Callable[[], EngineStats | None]) -> None:
+    def __init__(
+        self,
+        stats: Callable[[], EngineStats | None],
+        held: Callable[[], Held] = lambda: _NOTHING,
+    ) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_StatsCollector(stats))
+        self.registry.register(_HeldCollector(held))
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "From arrival to the first token.", _TTFT_BUCKETS
         )
@@ -71,8 +90,16 @@ class EngineMetrics:
             ["reason"],
             registry=self.registry,
         )
+        self._leaked = Counter(
+            f"{PREFIX}leaks",
+            "Found held while nothing ran, by kind; anything but 0 is a defect.",
+            ["kind"],
+            registry=self.registry,
+        )
         for reason in ("stop", "length", "abort", "error"):
             self._success.labels(reason)
+        for kind in KINDS:
+            self._leaked.labels(kind)
 
     def observe(self, timeline: Timeline, output: RequestOutput, at: float) -> None:
         """Account for one output of a request, at the time its step ended."""
@@ -100,6 +127,10 @@ class EngineMetrics:
         """A request was turned away; ``reason`` is one of our own error codes."""
         self._refused.labels(reason).inc()
 
+    def leaked(self, kind: str, count: int) -> None:
+        """The self-check at idle found this much held for nobody."""
+        self._leaked.labels(kind).inc(count)
+
     def render(self) -> bytes:
         """The exposition text."""
         return generate_latest(self.registry)
@@ -121,9 +152,11 @@ class _StatsCollector(Collector):
             return
         used = stats.kv_blocks_used / max(stats.kv_blocks_total, 1)
         gauges = (
+            ("num_requests", "Requests whose end was not handed out yet.", stats.requests),
             ("num_requests_running", "Requests that hold KV blocks.", stats.running),
             ("num_requests_waiting", "Requests in the queue.", stats.waiting),
             ("kv_cache_usage_perc", "Share of KV blocks in use by requests, 0 to 1.", used),
+            ("kv_block_references", "Uses of KV blocks by requests.", stats.kv_block_references),
             ("kv_cache_blocks", "KV blocks in the pool.", stats.kv_blocks_total),
             ("prefix_cache_blocks", "KV blocks that a lookup can find.", stats.cached_blocks),
         )
@@ -140,3 +173,22 @@ class _StatsCollector(Collector):
             yield GaugeMetricFamily(PREFIX + name, text, value=value)
         for name, text, value in counters:
             yield CounterMetricFamily(PREFIX + name, text, value=value)
+
+
+class _HeldCollector(Collector):
+    """What the server holds for clients, as gauges."""
+
+    def __init__(self, held: Callable[[], Held]) -> None:
+        self._held = held
+
+    def collect(self) -> Iterable[Metric]:
+        """Read it once and describe it."""
+        held = self._held()
+        gauges = (
+            ("num_requests_unfinished", "Requests whose answer is awaited.", held.unfinished),
+            ("num_open_responses", "Answers being sent.", held.responses),
+            ("num_connections", "Connections to the public port.", held.connections),
+            ("num_tasks", "Tasks of the event loop.", held.tasks),
+        )
+        for name, text, value in gauges:
+            yield GaugeMetricFamily(PREFIX + name, text, value=value)

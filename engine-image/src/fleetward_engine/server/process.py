@@ -10,6 +10,8 @@ import asyncio
 import logging
 import os
 import signal
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from fleetward_engine.server.assembly import Assembly
@@ -27,10 +29,20 @@ TELL_S = {EXIT_FAILED: 2.0, EXIT_NOT_LOADED: 5.0}
 POLL_S = 0.05
 THREAD_STOP_S = 2.0
 TERMINATION_BYTES = 4096
+LAST_RESORT_S = 9.0
 
 
-async def run(settings: ServeSettings, assembly: Assembly) -> int:
-    """Serve until told to stop or until the engine ends; returns the exit code."""
+async def run(
+    settings: ServeSettings,
+    assembly: Assembly,
+    *,
+    last_resort: Callable[[int], None] | None = None,
+) -> int:
+    """Serve until told to stop or until the engine ends; returns the exit code.
+
+    ``last_resort`` is called with that code as soon as the engine has ended: it must see to it that
+    the process ends even if what follows gets stuck.
+    """
     listeners = Listeners()
     stopping = asyncio.Event()
     _on_signals(assembly, stopping)
@@ -38,14 +50,19 @@ async def run(settings: ServeSettings, assembly: Assembly) -> int:
     settings.pid_file.write_text(str(os.getpid()), "ascii")
     assembly.service.loop.start()
     try:
-        return await _until_end(settings, assembly, stopping)
+        return await _until_end(settings, assembly, stopping, last_resort)
     finally:
         await listeners.stop()
         assembly.service.loop.stop(timeout_s=THREAD_STOP_S)
         settings.pid_file.unlink(missing_ok=True)
 
 
-async def _until_end(settings: ServeSettings, assembly: Assembly, stopping: asyncio.Event) -> int:
+async def _until_end(
+    settings: ServeSettings,
+    assembly: Assembly,
+    stopping: asyncio.Event,
+    last_resort: Callable[[int], None] | None,
+) -> int:
     ended = asyncio.create_task(assembly.service.ended.wait())
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,6 +73,8 @@ async def _until_end(settings: ServeSettings, assembly: Assembly, stopping: asyn
         return 0
     service = assembly.service
     code = EXIT_NOT_LOADED if service.phase == "load_failed" else EXIT_FAILED
+    if last_resort is not None:
+        last_resort(code)
     write_termination(settings.termination_log, service.fault)
     await asyncio.sleep(TELL_S[code])
     return code
@@ -78,6 +97,13 @@ async def _drain(assembly: Assembly, *, cap_s: float) -> None:
     if cut:
         logger.warning("%d requests were still running after %.0f s: cut", cut, cap_s)
     service.fail_all(unavailable("The engine is shutting down.", code="shutting_down"))
+
+
+def end_anyway(code: int) -> None:
+    """End this process in 9 s, whatever still runs: a thread in a stuck call keeps Python alive."""
+    timer = threading.Timer(LAST_RESORT_S, os._exit, [code])
+    timer.daemon = True
+    timer.start()
 
 
 def start_drain(assembly: Assembly) -> None:

@@ -6,8 +6,9 @@ Lives on the event loop's thread. The engine's own thread speaks to it through `
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fleetward_api.admin import ModelState
@@ -22,8 +23,9 @@ from fleetward_engine.server.drain import Drain
 from fleetward_engine.server.errors import ApiError, server_fault, unavailable
 from fleetward_engine.server.generation import Generation
 from fleetward_engine.server.health import Condition, Phase
+from fleetward_engine.server.leaks import LeakWatch
 from fleetward_engine.server.loop import EngineLoop
-from fleetward_engine.server.metrics import EngineMetrics, Timeline
+from fleetward_engine.server.metrics import EngineMetrics, Held, Timeline
 from fleetward_engine.server.prompt import PromptEncoder, PromptLimits, longest_token_bytes
 from fleetward_engine.server.sampling import Limits, refusal
 
@@ -60,14 +62,17 @@ class EngineService:
     ) -> None:
         self.clock = clock
         self.loop = EngineLoop(build, self, clock=clock)
-        self.metrics = EngineMetrics(self.stats)
+        self.metrics = EngineMetrics(self.stats, self.held)
         self.drain = Drain()
         self.policy: PolicyInForce | None = None
         self.model: LoadedModel | None = None
         self.phase: Phase = "loading"
         self.fault = ""
         self.ended = asyncio.Event()
+        self.connections: Callable[[], int] = lambda: 0
         self._running: dict[str, _Running] = {}
+        self._open_responses = 0
+        self._leaks = LeakWatch()
 
     @property
     def unfinished(self) -> int:
@@ -78,14 +83,35 @@ class EngineService:
         """The engine's last published numbers; None while loading."""
         return self.loop.progress.stats
 
+    def held(self) -> Held:
+        """What the event loop's side holds for clients."""
+        return Held(
+            unfinished=self.unfinished,
+            responses=self._open_responses,
+            connections=self.connections(),
+            tasks=len(asyncio.all_tasks()),
+        )
+
+    @contextlib.contextmanager
+    def responding(self) -> Iterator[None]:
+        """Count one open response for as long as it is being sent."""
+        self._open_responses += 1
+        try:
+            yield
+        finally:
+            self._open_responses -= 1
+
     def condition(self) -> Condition:
         """What the probes decide on."""
+        # A probe may be the first thing that runs after a pause.
+        self.loop.heartbeat.beat(self.clock())
         return Condition(
             phase=self.phase,
             fault=self.fault,
             has_bundle=self.policy is not None,
             draining=self.drain.draining,
             progress_at=self.loop.progress.progress_at,
+            resumed_at=self.loop.heartbeat.resumed_at,
         )
 
     def ready_parts(self) -> tuple[LoadedModel, PolicyInForce]:
@@ -129,11 +155,22 @@ class EngineService:
         self.phase = "running"
         logger.info("model loaded: %s", model.model_digest)
 
-    def on_load_failed(self, fault: Exception) -> None:
+    def on_load_failed(self, fault: BaseException) -> None:
         """The model can't be loaded: say so in every place that is looked at."""
         self._end("load_failed", fault)
 
-    def on_failed(self, fault: Exception) -> None:
+    def on_idle(self, stats: EngineStats) -> None:
+        """Self-check: what is held for nobody is logged and counted, what is awaited is failed."""
+        leaks = self._leaks.look(stats, self._running)
+        for kind, count in leaks.grown.items():
+            logger.error("leak: %d %s held while nothing runs", count, kind)
+            self.metrics.leaked(kind, count)
+        for request_id in leaks.lost:
+            self._running.pop(request_id).generation.fail(
+                server_fault("The engine lost this request.", code="engine_error")
+            )
+
+    def on_failed(self, fault: BaseException) -> None:
         """The engine raised: every client hears of it now."""
         self._end("failed", fault)
         self.fail_all(server_fault("The engine failed while serving.", code="engine_failed"))
@@ -162,13 +199,13 @@ class EngineService:
         self.metrics.refused(error.code or str(error.status))
         running.generation.fail(error)
 
-    def _end(self, phase: Phase, fault: Exception) -> None:
+    def _end(self, phase: Phase, fault: BaseException) -> None:
         self.phase = phase
         self.fault = describe(fault)
         self.ended.set()
 
 
-def describe(fault: Exception) -> str:
+def describe(fault: BaseException) -> str:
     """A fault in one line for people: its message, with the type where that says more."""
     words = " ".join(str(fault).split())
     if type(fault).__module__.startswith("fleetward"):

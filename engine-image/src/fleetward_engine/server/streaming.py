@@ -7,7 +7,9 @@ wait for ``http.disconnect`` beside the engine, and abort the request when it co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 import orjson
 from starlette.responses import Response
@@ -26,6 +28,16 @@ _STREAM_HEADERS = [
 ]
 
 
+class Responder(Protocol):
+    """What a response needs of the service."""
+
+    def abort(self, request_id: str) -> None:
+        """Free what a request holds."""
+
+    def responding(self) -> AbstractContextManager[None]:
+        """Count one open response."""
+
+
 class GenerationResponse(Response):
     """An ASGI response that runs until the generation ends or the client leaves."""
 
@@ -35,7 +47,7 @@ class GenerationResponse(Response):
         answer: Answer,
         *,
         stream: bool,
-        abort: Callable[[str], None],
+        service: Responder,
     ) -> None:
         # Not Response.__init__: there is no body yet to render.
         self.background = None
@@ -43,15 +55,16 @@ class GenerationResponse(Response):
         self._generation = generation
         self._answer = answer
         self._stream = stream
-        self._abort = abort
+        self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve until done; the engine's side is freed however this ends."""
         serve = self._serve_stream(send) if self._stream else self._serve_whole(scope, send)
-        try:
-            await _until_gone(serve, receive)
-        finally:
-            self._abort(self._generation.request_id)
+        with self._service.responding():
+            try:
+                await _until_gone(serve, receive)
+            finally:
+                self._service.abort(self._generation.request_id)
 
     async def _serve_whole(self, scope: Scope, send: Send) -> None:
         pieces: list[str] = []
