@@ -19,16 +19,17 @@ lock: ## Resolve the locks in requirements/ anew
 
 # --- the main job -----------------------------------------------------------
 .PHONY: up
-up: venv ## Everything: cluster, images, chart, quickstart, and the story it tells
-	@$(PY) -m e2e.demo up
+up: venv ## Everything: cluster, images, chart, quickstart, story; CLUSTER=existing REGISTRY=…: on yours
+	@$(PY) -m e2e.demo up --cluster "$(CLUSTER)"
 
 .PHONY: down
-down: ## Stop all that `make up` or a test started, and leave nothing behind
-	@if [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "nothing to stop: .venv does not exist"; fi
+down: ## Stop all that `make up` or a test started; CLUSTER=existing: remove the release from yours
+	@if [ -n "$(filter-out local,$(CLUSTER))" ]; then $(PY) -m e2e.demo down --cluster "$(CLUSTER)"; \
+	elif [ -x $(PY) ]; then $(PY) -m e2e.cluster down; else echo "nothing to stop: .venv does not exist"; fi
 
 .PHONY: redeploy
 redeploy: venv ## Bring a change of our Python code to the running cluster
-	@$(PY) -m e2e.demo redeploy
+	@$(PY) -m e2e.demo redeploy --cluster "$(CLUSTER)"
 
 .PHONY: images
 images: venv ## Build the two images with buildah

@@ -1,16 +1,19 @@
-"""Command line: ``python -m e2e.demo up | redeploy``."""
+"""Command line: ``python -m e2e.demo up | redeploy | down [--cluster local | existing]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from e2e.cluster.binaries import ensure_binaries
 from e2e.cluster.debian import check_machine, ensure_packages, observe_machine
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.steps import Steps
 from e2e.cluster.up import up as cluster_up
+from e2e.demo.existing import Refused, choose_cluster, read_asked
+from e2e.demo.existing_run import down_existing, up_existing
 from e2e.demo.keys import MODEL, apply_keys, read_or_make_keys, write_env
 from e2e.demo.place import Place, find_place, one_at_a_time
 from e2e.demo.release import deploy
@@ -36,19 +39,34 @@ What to try next:
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 all is as it should be, 1 it is not (with a sentence on stderr)."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
-    parser.add_argument("command", choices=["up", "redeploy"])
-    command = parser.parse_args(argv).command
+    parser.add_argument("command", choices=["up", "redeploy", "down"])
+    parser.add_argument("--cluster", default="", help="local (the default) or existing")
+    options = parser.parse_args(argv)
+    command = options.command
     place = find_place(steps=Steps())
     try:
+        existing = choose_cluster(options.cluster) == "existing"
         with one_at_a_time(place):
-            if command == "up":
+            if existing:
+                on_existing_cluster(replace(place, existing=True), command)
+            elif command == "up":
                 up(place)
-            else:
+            elif command == "redeploy":
                 redeploy(place)
+            else:
+                raise Refused("the local cluster is stopped with `make down`")
     except (ClusterError, FleetwardError) as error:
         print(f"demo {command}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def on_existing_cluster(place: Place, command: str) -> None:
+    """The same commands where somebody else runs the cluster."""
+    if command == "down":
+        down_existing(place)
+    else:
+        up_existing(place, read_asked(place.settings.environment))
 
 
 def up(place: Place) -> None:

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.demo.place import GATEWAY_URL, KEY_NAMESPACE, Place
+from e2e.demo.place import KEY_NAMESPACE, Place
 
 MODEL = "smollm2"
 SECRET_OF_TENANT = {"tenant-a": "tenant-a-key", "tenant-b": "tenant-b-key"}
@@ -43,15 +43,17 @@ def make_key() -> str:
     return f"fw-{secrets.token_hex(KEY_BYTES)}"
 
 
-def write_env(place: Place, keys: DemoKeys) -> None:
-    """Write ``.local/env`` for its owner's eyes only."""
+def write_env(place: Place, keys: DemoKeys, **more: str) -> None:
+    """Write the file that a shell sources, for its owner's eyes only; ``more`` goes in too."""
     values = {
-        "KUBECONFIG": str(place.paths.admin_kubeconfig),
-        "FLEETWARD_URL": GATEWAY_URL,
+        "FLEETWARD_URL": place.gateway_url,
         "FLEETWARD_MODEL": MODEL,
         "FLEETWARD_KEY_A": keys.a,
         "FLEETWARD_KEY_B": keys.b,
+        **more,
     }
+    if place.kubeconfig is not None:
+        values["KUBECONFIG"] = str(place.kubeconfig)
     text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
     place.env_file.parent.mkdir(parents=True, exist_ok=True)
     place.env_file.touch(mode=0o600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,21 +29,45 @@ class DemoError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The running cluster of this checkout, as commands reach it."""
+    """A running cluster, as commands reach it: this checkout's own, or an existing one.
+
+    ``existing``: the present context of the caller's kubeconfig is meant, and no other.
+    """
 
     paths: Paths
     settings: Settings
     steps: Steps
+    gateway_url: str = GATEWAY_URL
+    existing: bool = False
+
+    @property
+    def kubeconfig(self) -> Path | None:
+        """The local cluster's; None goes where the environment leads."""
+        return None if self.existing else self.paths.admin_kubeconfig
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Leads kubectl, helm and our command line to the local cluster and to no other."""
-        return {**self.settings.environment, "KUBECONFIG": str(self.paths.admin_kubeconfig)}
+        """Leads kubectl, helm and our command line to that cluster and to no other."""
+        if self.kubeconfig is None:
+            return self.settings.environment
+        return {**self.settings.environment, "KUBECONFIG": str(self.kubeconfig)}
 
     @property
     def env_file(self) -> Path:
         """What a shell sources to talk to the demo."""
-        return self.paths.checkout / ".local" / "env"
+        return self.paths.checkout / ".local" / ("existing.env" if self.existing else "env")
+
+    @property
+    def kubectl_program(self) -> str:
+        """The local cluster's kubectl; on an existing one, the caller's."""
+        return self._installed("kubectl") if self.existing else str(self.paths.bin / "kubectl")
+
+    @property
+    def helm_program(self) -> str:
+        """Our helm; on an existing cluster, the caller's."""
+        if self.existing:
+            return self._installed("helm")
+        return str(ensure_binaries(self.settings, steps=self.steps).helm)
 
     @property
     def examples(self) -> Path:
@@ -50,18 +75,22 @@ class Place:
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl and return what it printed."""
-        argv = [str(self.paths.bin / "kubectl"), *words]
-        return run(argv, environment=self.environment, stdin=stdin)
+        return run([self.kubectl_program, *words], environment=self.environment, stdin=stdin)
 
     def helm(self, *words: str) -> str:
         """Run helm and return what it printed."""
-        helm = ensure_binaries(self.settings, steps=self.steps).helm
-        return run([str(helm), *words], environment=self.environment)
+        return run([self.helm_program, *words], environment=self.environment)
 
     def show(self, argv: Sequence[str], *, shown_as: str) -> int:
         """Run a command before the reader's eyes, under the line that they would type."""
         self.steps.tell(f"\n  $ {shown_as}")
         return subprocess.run(argv, env=dict(self.environment), check=False).returncode
+
+    def _installed(self, program: str) -> str:
+        found = shutil.which(program, path=self.settings.environment["PATH"])
+        if found is None:
+            raise DemoError(f"{program} is not on PATH: install it and try again")
+        return found
 
 
 @contextmanager

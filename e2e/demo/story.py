@@ -8,7 +8,7 @@ import sys
 import time
 
 from e2e.demo.keys import MODEL, DemoKeys
-from e2e.demo.place import GATEWAY_URL, DemoError, Place
+from e2e.demo.place import DemoError, Place
 from e2e.demo.waiting import wait_purge
 from fleetward_cli.chat import describe
 from fleetward_cli.errors import CliError
@@ -54,15 +54,15 @@ def show_objects(place: Place) -> None:
     """``kubectl get`` of our kinds."""
     for kind in KINDS[:-1]:
         words = ["get", f"{kind}.fleetward.io", "--all-namespaces"]
-        status = place.show(
-            [str(place.paths.bin / "kubectl"), *words], shown_as=f"kubectl {' '.join(words)}"
-        )
+        status = place.show([place.kubectl_program, *words], shown_as=f"kubectl {' '.join(words)}")
         if status != 0:
             raise DemoError(f"kubectl could not show {kind} (status {status})")
 
 
-def ask(key: str, question: str, *, system: str, max_tokens: int, live: bool) -> ChatAnswer:
-    """One chat request through the gateway's port on this machine."""
+def ask(
+    place: Place, key: str, question: str, *, system: str, max_tokens: int, live: bool
+) -> ChatAnswer:
+    """One chat request through the gateway."""
     request = ChatRequest(
         model=MODEL,
         messages=[{"role": "system", "content": system}, {"role": "user", "content": question}],
@@ -70,7 +70,7 @@ def ask(key: str, question: str, *, system: str, max_tokens: int, live: bool) ->
         temperature=0.0,
     )
     return stream_chat(
-        Endpoint(GATEWAY_URL, key), request, on_text=show_text if live else hide_text
+        Endpoint(place.gateway_url, key), request, on_text=show_text if live else hide_text
     )
 
 
@@ -86,7 +86,7 @@ def wait_answering(place: Place, key: str) -> None:
     words = ""
     while True:
         try:
-            ask(key, "Hello", system="Answer briefly.", max_tokens=1, live=False)
+            ask(place, key, "Hello", system="Answer briefly.", max_tokens=1, live=False)
         except CliError as error:
             if error.message != words:
                 words = error.message
@@ -113,7 +113,7 @@ def show_answer(place: Place, keys: DemoKeys) -> None:
     question = "Name three things that one finds in a kitchen."
     with place.steps.step("a streamed answer through the gateway"):
         place.steps.tell(f"\n  tenant A asks: {question}\n")
-        answer = ask(keys.a, question, system="Answer briefly.", max_tokens=64, live=True)
+        answer = ask(place, keys.a, question, system="Answer briefly.", max_tokens=64, live=True)
         place.steps.tell(f"\n  {describe(answer)}\n")
     if not answer.text.strip():
         raise DemoError("the model's answer is empty")
@@ -141,7 +141,7 @@ def show_reuse(place: Place, keys: DemoKeys, letter: str) -> None:
 
 def report(place: Place, who: str, key: str, letter: str) -> ChatAnswer:
     """Ask about the letter and tell the counts."""
-    answer = ask(key, QUESTION, system=letter, max_tokens=8, live=False)
+    answer = ask(place, key, QUESTION, system=letter, max_tokens=8, live=False)
     place.steps.tell(
         f"          {who}: {answer.cached_tokens:4d} of {answer.prompt_tokens} prompt tokens "
         f"cached, first token after {answer.first_token_seconds:.2f} s"
@@ -173,9 +173,7 @@ def purge_and_verify(place: Place) -> None:
         raise DemoError(f"the purge ended {status.get('phase')}: {status.get('message')}")
     if not int(status.get("blocks") or 0):
         raise DemoError("the purge removed no block, though tenant A had some cached")
-    key = read_operator_key(
-        namespace="fleetward-system", kubeconfig=place.paths.admin_kubeconfig
-    ).fingerprint
+    key = read_operator_key(namespace="fleetward-system", kubeconfig=place.kubeconfig).fingerprint
     words = ["evidence", "verify", "--purge", name, "--key", key]
     argv = [sys.executable, "-m", "fleetward_cli", *words]
     code = place.show(argv, shown_as=f"fleetward {' '.join(words)}")

@@ -20,8 +20,8 @@ KubeObject = dict[str, Any]
 
 
 def read(place: Place, path: str) -> KubeObject:
-    """An object of the local cluster."""
-    return read_paths({"it": path}, kubeconfig=place.paths.admin_kubeconfig)["it"]
+    """An object of the cluster."""
+    return read_paths({"it": path}, kubeconfig=place.kubeconfig)["it"]
 
 
 def wait_for(

@@ -41,7 +41,7 @@ def test_the_file_is_for_its_owner_and_holds_all_that_a_client_needs(tmp_path: P
     write_env(place, DemoKeys("fw-a", "fw-b"))
     assert stat.S_IMODE(place.env_file.stat().st_mode) == 0o600
     assert parse_env(place.env_file.read_text()) == {
-        "KUBECONFIG": str(place.paths.admin_kubeconfig),
+        "KUBECONFIG": str(place.kubeconfig),
         "FLEETWARD_URL": GATEWAY_URL,
         "FLEETWARD_MODEL": "smollm2",
         "FLEETWARD_KEY_A": "fw-a",
