@@ -223,6 +223,14 @@ class World:
         ]
         return "".join(chunks).encode()
 
+    async def let_go(self, kind: str, name: str) -> None:
+        """Take every finalizer off a cluster-wide object, as docs/operator.md tells an admin to."""
+        try:
+            await self.patch(kind, name, {"metadata": {"finalizers": None}})
+        except KubeError as error:
+            if not error.not_found:
+                raise
+
     async def close(self) -> None:
         """End the members and remove what the test made in the whole cluster."""
         for member in self.members.values():
@@ -231,6 +239,9 @@ class World:
             for item in await self.items(kind, ""):
                 metadata = item["metadata"]
                 await self.delete(kind, metadata["name"], metadata.get("namespace", ""))
+                if metadata.get("finalizers"):
+                    # Nobody is left to purge a tenant.
+                    await self.let_go(kind, metadata["name"])
         # What makes pods goes before the pods; bundles would tell the next test of our floors.
         for path in (
             f"/apis/apps/v1/namespaces/{self.apps}/deployments",

@@ -69,7 +69,11 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Seconds. The lease's three are those of docs/contracts.md."""
+    """Seconds. The lease's three are those of docs/contracts.md.
+
+    `tenant_purge` is the deadline of the purge that a Tenant's deletion makes: long enough for a
+    member that restarts, short enough for whoever waits for `kubectl delete`.
+    """
 
     lease_duration: float = 15.0
     lease_renew_deadline: float = 10.0
@@ -77,6 +81,7 @@ class Timings:
     request_timeout: float = 15.0
     member_timeout: float = 10.0
     watch_quiet_limit: float = 150.0
+    tenant_purge: float = 300.0
 
     @property
     def write_timeout(self) -> float:

@@ -77,6 +77,8 @@ def test_the_operator_may_write_what_it_writes_and_no_more(rendered: list[Manife
     assert writes_of(named(rendered, "ClusterRole", "fleetward-operator")) == {
         "inferenceservices/status": {"patch"},
         "cachepolicies/status": {"patch"},
+        "tenants": {"patch"},
+        "cachepurges": {"create"},
         "tenants/status": {"patch"},
         "cachepurges/status": {"patch"},
         "inferenceservices/finalizers": {"update"},

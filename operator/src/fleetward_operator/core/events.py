@@ -12,6 +12,9 @@
 | PurgeStarted, PurgeCompleted | Normal | CachePurge | |
 | PurgeIncomplete, PurgeRefused | Warning | CachePurge | |
 | KeysMissing | Warning | Tenant | a Secret that it names is not there |
+| TenantPurged | Normal | Tenant | it goes: its cache was purged |
+| TenantPurgeIncomplete | Warning | Tenant | it goes, and not everything could be shown |
+| TenantReleased | Warning | Tenant | it goes, and nothing shows that its cache is gone |
 """
 
 from __future__ import annotations
@@ -90,3 +93,21 @@ def purge_refused(message: str) -> Announcement:
 def keys_missing(message: str) -> Announcement:
     """A tenant's Secret is not there."""
     return Announcement(type="Warning", reason="KeysMissing", message=message)
+
+
+def tenant_purged(purge: str, digest: str) -> Announcement:
+    """A deleted tenant's cache was purged."""
+    message = f"Its cache was purged: CachePurge {purge}, evidence {digest}."
+    return Announcement(type="Normal", reason="TenantPurged", message=message)
+
+
+def tenant_purge_incomplete(purge: str, words: str) -> Announcement:
+    """A deleted tenant's purge ended, and left something unproved."""
+    message = f"It goes although CachePurge {purge} is Incomplete: {words}"
+    return Announcement(type="Warning", reason="TenantPurgeIncomplete", message=message)
+
+
+def tenant_released(why: str) -> Announcement:
+    """A deleted tenant goes without a purge that ended."""
+    message = f"It goes without evidence that its cache is gone: {why}."
+    return Announcement(type="Warning", reason="TenantReleased", message=message)

@@ -24,9 +24,14 @@ class TenantPlan:
 
 
 def plan_tenant(
-    tenant: Tenant, secrets: SecretKeys, *, key_namespace: str, now: dt.datetime
+    tenant: Tenant,
+    secrets: SecretKeys,
+    *,
+    key_namespace: str,
+    now: dt.datetime,
+    leaving: str = "",
 ) -> TenantPlan:
-    """Judge each API key by its Secret and its expiry."""
+    """Judge each API key by its Secret and its expiry; `leaving` says what a deletion awaits."""
     keys = tenant.spec.api_keys
     missing = [_absence(key, secrets, key_namespace) for key in keys]
     absent = [words for words in missing if words]
@@ -39,7 +44,7 @@ def plan_tenant(
     every, some = _judge(len(keys), working, absent=absent, expired=expired)
     generation = tenant.metadata.generation
     if tenant.metadata.deleting:
-        some = fails("Deleting", "The tenant is being deleted.")
+        some = fails("Deleting", leaving or "The tenant is being deleted.")
     status = TenantStatus(
         message=(every if every.status == "False" and working else some).message,
         observed_generation=generation,

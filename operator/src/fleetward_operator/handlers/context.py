@@ -68,3 +68,5 @@ class Operator:
     holds: PodHolds
     enqueue: Enqueue
     push_retries: dict[str, tuple[int, float]] = field(default_factory=dict)
+    refused_purges: dict[str, float] = field(default_factory=dict)
+    """By uid of a deleted Tenant: when (monotonic) its purge was first refused."""

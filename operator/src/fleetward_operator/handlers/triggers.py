@@ -40,7 +40,7 @@ class Triggers:
         self._store.subscribe("InferenceService", self._service)
         self._store.subscribe("CachePolicy", self._policy)
         self._store.subscribe("Tenant", lambda key, _old, _new: self._enqueue("tenant", key))
-        self._store.subscribe("CachePurge", lambda key, _old, _new: self._enqueue("purge", key))
+        self._store.subscribe("CachePurge", self._purge)
         for kind in ("Deployment", "Service", "ServiceAccount", "NetworkPolicy"):
             self._store.subscribe(kind, self._child)
         self._store.subscribe("PodDisruptionBudget", self._child)
@@ -71,6 +71,11 @@ class Triggers:
             self._enqueue("service", f"{namespace}/{item['metadata']['name']}")
         for item in self._store.in_namespace("CachePolicy", namespace):
             self._enqueue("policy", f"{namespace}/{item['metadata']['name']}")
+
+    def _purge(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        self._enqueue("purge", key)
+        # A Tenant that is being deleted waits for its purge.
+        self._enqueue("tenant", str(((new or old or {}).get("spec") or {}).get("tenant", "")))
 
     def _child(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
         item = new or old or {}
