@@ -94,8 +94,10 @@ class Gateway:
     async def drain(self) -> None:
         """Stop being ready, let requests finish, end the rest, stop listening."""
         self.member.draining = True
+        self.public.part()
         logger.info("draining: %d requests in flight", len(self.flights))
         await asyncio.sleep(self.settings.draining.delay_s)
+        self.public.close_resting()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.draining.grace_s):
                 await self._empty()

@@ -6,16 +6,18 @@ import contextlib
 import socket
 from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from fleetward_gateway.server.protocol import bounded_protocol
+from fleetward_gateway.server.protocol import GatewayProtocol, bounded_protocol
 
 KEEPALIVE_S = 75
 """Longer than clients keep idle connections, so that they never send on one we are closing."""
 
 _GRACE_S = 2
+_LAST: Final = (b"connection", b"close")
 
 
 class Listener(uvicorn.Server):
@@ -68,6 +70,22 @@ class Listener(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
         await super().serve(sockets=sockets or [self._socket])
+
+    def part(self) -> None:
+        """From now on an answer is its connection's last: clients open their next one elsewhere.
+
+        Otherwise a kept connection would bring requests until the process ends, and the one that
+        is on its way just then would be lost.
+        """
+        self.config.encoded_headers.append(_LAST)
+        # In place: requests that wait for their answer hold this very list.
+        self.server_state.default_headers.append(_LAST)
+
+    def close_resting(self) -> None:
+        """Close the connections that have had an answer and carry no further request."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GatewayProtocol) and connection.resting:
+                connection.transport.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -10,10 +10,10 @@ trailer for a header, and declines every upgrade by going on in HTTP/1.1.
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from fleetward_api.openai import CODE_INVALID_VALUE, CODE_REQUEST_TOO_LARGE
 from fleetward_gateway.problem import Problem, too_large
@@ -55,6 +55,13 @@ class GatewayProtocol(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _end_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def resting(self) -> bool:
+        """Whether it has carried a request and is now idle; a new connection is not."""
+        # Before the first request there is no cycle, whatever its declared type says.
+        used = cast("RequestResponseCycle | None", self.cycle) is not None
+        return used and not self._unanswered and not self._head_bytes
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected: its first head must come in time."""
