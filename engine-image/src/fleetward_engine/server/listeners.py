@@ -12,9 +12,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.server.protocol import EngineProtocol
 
 BACKLOG = 2048
 STOP_TIMEOUT_S = 2
+PEER_LOST_S = (30, 10, 3)
+"""TCP keepalive: idle seconds, seconds between probes, probes. A peer whose node died says nothing
+more, and its connections would stay for ever."""
 
 
 class Server(uvicorn.Server):
@@ -40,6 +44,10 @@ def listen(host: str, port: int) -> socket.socket:
     # Accepted sockets inherit it. asyncio sets it itself only where the socket's protocol number is
     # spelled out, which accepted sockets' is not; without it each answer waits 40 ms for an ack.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    for option, value in zip(options, PEER_LOST_S, strict=True):
+        listener.setsockopt(socket.IPPROTO_TCP, option, value)
     return listener
 
 
@@ -47,6 +55,8 @@ def server(app: ASGIApp, *, tls: tuple[Path, Path] | None = None) -> Server:
     """A server for one app; ``tls`` is certificate and key, read now."""
     config = uvicorn.Config(
         app,
+        http=EngineProtocol,
+        ws="none",
         lifespan="off",
         access_log=False,
         log_config=None,
