@@ -44,4 +44,15 @@ STEPS: tuple[Step, ...] = (
         figures=("storm-seconds", "storm-lost-requests", "storm-orphans-duplicates"),
         limit_s=3600,
     ),
+    Step(
+        name="upgrade",
+        tests=("e2e/tests/test_upgrade.py", "e2e/tests/test_existing.py"),
+        figures=(
+            "upgrade-lost-requests",
+            "upgrade-engine-restarts",
+            "helm-test-passed",
+            "existing-cluster-story",
+        ),
+        limit_s=3600,
+    ),
 )

@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -23,7 +23,8 @@ class Traffic:
 
     Every answer is counted in `outcomes`: `complete`, `refused` (an OpenAI-shaped error, or one
     in the stream) or `lost` (anything else: cut off, no answer, not our shape). `lost` and
-    `refusals` keep what they were, in words.
+    `refusals` keep what they were, in words. `fields` go into every request; between two of its
+    requests a client rests for seconds out of `pauses`, its connection kept.
     """
 
     gateway: Gateway
@@ -33,6 +34,8 @@ class Traffic:
     outcomes: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    fields: Mapping[str, object] = field(default_factory=dict)
+    pauses: tuple[float, float] = (0.05, 0.3)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -57,18 +60,19 @@ class Traffic:
         ) as client:
             while not self._stop.is_set():
                 self._one(client, dice.choice(self.models), streamed=dice.random() < 0.5)
-                self._stop.wait(dice.uniform(0.05, 0.3))
+                self._stop.wait(dice.uniform(*self.pauses))
 
     def _one(self, client: httpx.Client, model: str, *, streamed: bool) -> None:
-        body = {
+        body: dict[str, object] = {
             "model": model,
             "messages": [{"role": "user", "content": "count, please"}],
             "max_tokens": 24,
             "stream": streamed,
+            **self.fields,
         }
         try:
             answer = client.post("/v1/chat/completions", json=body)
-            outcome, words = judge(answer, streamed=streamed)
+            outcome, words = judge(answer, streamed=bool(body["stream"]))
         except httpx.HTTPError as error:
             outcome, words = "lost", f"{type(error).__name__}: {error}"
         with self._lock:
