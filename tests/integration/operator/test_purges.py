@@ -119,7 +119,7 @@ async def test_a_silent_member_is_named_when_the_deadline_passes(world: World) -
     async with world.operator():
         members = await two_engines_and_a_gateway(world)
         members[1].silent = {"purge"}
-        await purge(world, deadline="3s")
+        await purge(world, deadline="8s")
         found = await ending(world)
         assert found["status"]["phase"] == "Incomplete"
         assert condition(found, "Failed")["reason"] == "DeadlineExceeded"
@@ -127,6 +127,63 @@ async def test_a_silent_member_is_named_when_the_deadline_passes(world: World) -
         assert [members[1].pod_uid in one["subject"] for one in told] == [True]
         assert "told to be silent" in told[0]["reason"]
         assert (await report(world, found)).ok
+
+
+async def test_a_member_that_cannot_be_fenced_keeps_no_other_from_removing(world: World) -> None:
+    async with world.operator():
+        members = await two_engines_and_a_gateway(world)
+        members[1].silent = {"policy"}
+        await purge(world, deadline="8s")
+        found = await ending(world)
+        assert found["status"]["phase"] == "Incomplete"
+        told = found["status"]["notCovered"]
+        assert [members[1].pod_uid in one["subject"] for one in told] == [True]
+        assert found["status"]["provedMembers"] == 2
+        assert (len(members[0].orders), len(members[2].orders)) == (1, 1)
+        assert (await report(world, found)).ok
+
+
+async def test_a_purge_that_is_deleted_while_it_runs_leaves_what_was_shown(world: World) -> None:
+    async with world.operator():
+        members = await two_engines_and_a_gateway(world)
+        members[1].silent = {"purge"}
+        await purge(world, deadline="10m")
+
+        async def two_have_signed() -> bool:
+            found = await world.get("CachePurge", "wipe")
+            return len(members[0].receipts) + len(members[2].receipts) == 2 and bool(
+                found["status"].get("floor")
+            )
+
+        await until(two_have_signed, what="two receipts")
+        await world.delete("CachePurge", "wipe")
+
+        async def evidence() -> bytes:
+            items = await world.items("ConfigMap", world.release)
+            labelled = [
+                item["data"]["evidence.jsonl"]
+                for item in items
+                if item["metadata"].get("labels", {}).get("fleetward.io/purge") == "wipe"
+                and "evidence.jsonl" in item["data"]
+            ]
+            return "".join(labelled).encode()
+
+        data = await until(evidence, what="the evidence", within_s=60)
+        key = VerifyKey.from_b64((await world.trust())["operator.pub"])
+        checked = verify_evidence(data, key_fingerprint=key.fingerprint)
+        assert (checked.ok, checked.phase) == (True, "Incomplete"), checked.summary
+        assert b"the CachePurge was deleted while it ran" in data
+        assert "2 receipts" in checked.summary
+
+        async def nothing_is_left() -> bool:
+            pods = [*await world.items("Pod"), *await world.items("Pod", world.release)]
+            names = [
+                one["metadata"]["name"] for one in await world.items("ConfigMap", world.release)
+            ]
+            held = any(pod["metadata"].get("finalizers") for pod in pods)
+            return not held and not any(name.startswith("fleetward-purge-") for name in names)
+
+        await until(nothing_is_left, what="the end of holds and records")
 
 
 async def test_the_kubelets_word_on_a_dead_engine_proves_it(world: World) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from fleetward_api.canonical import canonical_bytes
+from fleetward_api.errors import FleetwardError
+from fleetward_api.scope import Scope, ScopeWire
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.core.purge.codec import decode_state, encode_state
 from fleetward_operator.core.purge.state import PurgeState
@@ -13,7 +17,21 @@ from fleetward_operator.manifests.labels import release_labels
 from fleetward_operator.manifests.names import PURGE_LABEL
 
 STATE_KEY = "state.json"
+SCOPE_KEY = "scope.json"
 PREFIX = "fleetward-purge-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeRecord:
+    """What is kept of a running purge: enough to end it when its CachePurge is gone.
+
+    `scope` is None in a record of a release that did not keep it; `item` is the ConfigMap.
+    """
+
+    name: str
+    scope: Scope | None
+    state: PurgeState
+    item: dict[str, Any]
 
 
 class PurgeRecords:
@@ -27,6 +45,11 @@ class PurgeRecords:
 
     async def read(self, purge_uid: str) -> PurgeState | None:
         """The state of a running purge; None when there is none, or none that can be read."""
+        found = await self.recall(purge_uid)
+        return found and found.state
+
+    async def recall(self, purge_uid: str) -> PurgeRecord | None:
+        """All that is kept of a running purge; None as `read`."""
         path = object_path("ConfigMap", self._namespace, PREFIX + purge_uid)
         try:
             found = await self._client.request("GET", path)
@@ -36,14 +59,23 @@ class PurgeRecords:
                 return None
             raise
         self._versions[purge_uid] = found["metadata"]["resourceVersion"]
+        data = found.get("data") or {}
         try:
-            return decode_state((found.get("data") or {}).get(STATE_KEY, ""))
+            state = decode_state(data.get(STATE_KEY, ""))
         except ValueError:
             return None
+        labels = found["metadata"].get("labels") or {}
+        name, scope = labels.get(PURGE_LABEL, ""), _scope_in(data.get(SCOPE_KEY, ""))
+        about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": found["metadata"]}
+        return PurgeRecord(name=name, scope=scope, state=state, item=about)
 
-    async def write(self, purge_uid: str, purge_name: str, state: PurgeState) -> None:
+    async def write(
+        self, purge_uid: str, purge_name: str, state: PurgeState, *, scope: Scope | None = None
+    ) -> None:
         """Keep a state. A 409 (`KubeError.conflict`) says that another leader is at it."""
         manifest = self._manifest(purge_uid, purge_name, state)
+        if scope is not None:
+            manifest["data"][SCOPE_KEY] = canonical_bytes(scope.to_wire()).decode()
         version = self._versions.get(purge_uid)
         if version is None:
             written = await self._writer.create(manifest, manager=PURGE)
@@ -75,3 +107,10 @@ class PurgeRecords:
             },
             "data": {STATE_KEY: encode_state(state)},
         }
+
+
+def _scope_in(text: str) -> Scope | None:
+    try:
+        return Scope.from_wire(ScopeWire.model_validate_json(text))
+    except (ValueError, FleetwardError):
+        return None

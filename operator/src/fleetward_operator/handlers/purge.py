@@ -6,14 +6,11 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleetward_api.chain_log import ChainHead
-from fleetward_api.evidence import build_evidence
 from fleetward_api.resources import CachePurge, CachePurgeStatus, InvalidResource
 from fleetward_operator.core.events import purge_ended, purge_refused, purge_started
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.purge.events import (
     AskReceipts,
-    EvidenceStored,
     Fence,
     MakeCut,
     PurgeEvent,
@@ -21,12 +18,7 @@ from fleetward_operator.core.purge.events import (
     StoreEvidence,
     Tick,
 )
-from fleetward_operator.core.purge.evidence import (
-    PurgeIdentity,
-    evidence_header,
-    evidence_member,
-    evidence_outcome,
-)
+from fleetward_operator.core.purge.evidence import PurgeIdentity
 from fleetward_operator.core.purge.plan import PurgePlan, first_state, plan_purge
 from fleetward_operator.core.purge.report import (
     build_purge_status,
@@ -37,27 +29,29 @@ from fleetward_operator.core.purge.report import (
 from fleetward_operator.core.purge.state import FINAL, Phase, PurgeState
 from fleetward_operator.core.purge.transition import advance, commands_of
 from fleetward_operator.edges.purge_crew import Answer
-from fleetward_operator.edges.purge_record import PREFIX
 from fleetward_operator.edges.writer import PURGE
 from fleetward_operator.handlers.context import Operator
-from fleetward_operator.manifests.names import PURGE_LABEL
+from fleetward_operator.handlers.purge_evidence import store_evidence
+from fleetward_operator.handlers.purge_withdrawn import end_namesakes, end_recorded
 
 RETRY_S = 0.3
 ENDED = frozenset(phase.value for phase in FINAL)
+HELD = frozenset({Phase.FENCING, Phase.PURGING})
+"""The phases in which member pods carry our finalizer."""
 
 
 async def reconcile_purge(op: Operator, key: str) -> float | None:
     """Run one purge; seconds until members that did not answer are asked again."""
     item = op.store.get("CachePurge", key)
     if item is None:
-        await _clear_orphans(op, key)
+        await end_namesakes(op, key)
         return None
     try:
         purge = CachePurge.parse(item)
     except InvalidResource as fault:
         return await _report_invalid(op, item, fault.message)
     if purge.status.phase in ENDED or purge.metadata.deleting:
-        await _clear_away(op, purge)
+        await end_recorded(op, purge.metadata.uid)
         return None
     plan = plan_purge(purge)
     if isinstance(plan, Refusal):
@@ -94,11 +88,12 @@ class PurgeRun:
         """Drive the purge until it ends or must wait for a member."""
         state = await self.op.records.read(self.purge.metadata.uid)
         if state is None:
+            await end_namesakes(self.op, self.key, but=self.identity.uid)
             state = first_state(self.plan, phase_before=self.purge.status.phase)
             if self.plan.widened_to:
                 # What is purged beyond what was asked is said before it is purged.
                 await self._tell(state)
-        elif state.phase not in FINAL:
+        elif state.phase in HELD:
             # An earlier leader may have died before it held them, and only it knew who needs whom.
             await self.op.holds.hold(self.identity.uid, state.members)
         while state.phase not in FINAL:
@@ -113,19 +108,23 @@ class PurgeRun:
 
     async def _step(self, state: PurgeState) -> PurgeState:
         """Carry out what the state asks for, and take in what came of it."""
-        (command,) = commands_of(state)
-        match command:
-            case MakeCut():
-                return await self._cut(state)
-            case Fence(uids):
-                return await self._round(state, await self.op.crew.fence(state, uids))
-            case AskReceipts(uids):
-                answers = await self.op.crew.ask_receipts(state, uids, self.identity)
-                return await self._round(state, answers)
-            case StoreEvidence():
-                return await self._store_evidence(state)
-            case ReleasePods():
-                return state
+        rounds = []
+        for command in commands_of(state):
+            match command:
+                case MakeCut():
+                    return await self._cut(state)
+                case Fence(uids):
+                    rounds.append(self.op.crew.fence(state, uids))
+                case AskReceipts(uids):
+                    rounds.append(self.op.crew.ask_receipts(state, uids, self.identity))
+                case ReleasePods():
+                    # Kept first: a later leader could not ask pods that are gone by then.
+                    await self._keep(state)
+                    await self.op.holds.release(self.identity.uid, state.members)
+                case StoreEvidence():
+                    return await store_evidence(self.op, self.identity, state)
+        answers = await asyncio.gather(*rounds)
+        return await self._round(state, [one for answered in answers for one in answered])
 
     async def _cut(self, state: PurgeState) -> PurgeState:
         cut = await self.op.crew.make_cut(self.identity)
@@ -151,42 +150,14 @@ class PurgeRun:
                 state = self._advance(state, event)
         return self._advance(state, Tick())
 
-    async def _store_evidence(self, state: PurgeState) -> PurgeState:
-        await self._keep(state)
-        op = self.op
-        policies = op.crew.policies(state)
-
-        def build(previous: ChainHead) -> bytes:
-            return build_evidence(
-                header=evidence_header(
-                    self.identity,
-                    state,
-                    previous=previous,
-                    operator_key=op.fleet.keys.signing.verify_key.to_b64(),
-                    epoch=op.fleet.epoch.number,
-                    policies=policies,
-                ),
-                members=[evidence_member(one) for one in state.members],
-                outcomes=[evidence_outcome(one) for one in state.members],
-                key=op.fleet.keys.signing,
-                completed_at=int(op.clock.wall() * 1000),
-                not_shown=state.caveats,
-            )
-
-        stored = await op.evidence.store(self.identity.uid, self.identity.name, build)
-        return self._advance(state, EvidenceStored(digest=stored.digest, names=stored.names))
-
     async def _end(self, state: PurgeState) -> None:
         await self._tell(state)
         completed = state.phase is Phase.COMPLETED
         ended = purge_ended(
             completed=completed, digest=state.evidence_digest, message=describe(state)
         )
-        await asyncio.gather(
-            self.op.events.announce(self._item(), ended),
-            self.op.holds.release(self.identity.uid, state.members),
-        )
-        # Last, so that a leader that dies before still finds which pods to let go.
+        await self.op.events.announce(self._item(), ended)
+        # Last, so that a leader that dies before still tells how it ended.
         await self.op.records.remove(self.identity.uid)
 
     def _advance(self, state: PurgeState, event: PurgeEvent) -> PurgeState:
@@ -194,7 +165,8 @@ class PurgeRun:
         return after
 
     async def _keep(self, state: PurgeState) -> None:
-        await self.op.records.write(self.identity.uid, self.identity.name, state)
+        purge = self.identity
+        await self.op.records.write(purge.uid, purge.name, state, scope=purge.scope)
 
     async def _tell(self, state: PurgeState) -> None:
         item = self._item()
@@ -218,29 +190,6 @@ class PurgeRun:
 def _note(state: PurgeState, uid: str, fault: str) -> PurgeState:
     """Remember why a member has not answered, for the day its deadline passes."""
     return state.with_member(uid, lambda one: replace(one, detail=fault[:512]))
-
-
-async def _clear_away(op: Operator, purge: CachePurge) -> None:
-    """Remove what an earlier leader, or the deletion of a running purge, left behind."""
-    name = PREFIX + purge.metadata.uid
-    if op.store.get("ConfigMap", f"{op.settings.identity.namespace}/{name}") is not None:
-        await _clear(op, purge.metadata.uid)
-
-
-async def _clear_orphans(op: Operator, name: str) -> None:
-    """A purge that was deleted while it ran: its floor stays raised, its pods are let go."""
-    for item in list(op.store.in_namespace("ConfigMap", op.settings.identity.namespace)):
-        metadata = item["metadata"]
-        labels = metadata.get("labels") or {}
-        if metadata["name"].startswith(PREFIX) and labels.get(PURGE_LABEL) == name:
-            await _clear(op, metadata["name"].removeprefix(PREFIX))
-
-
-async def _clear(op: Operator, purge_uid: str) -> None:
-    state = await op.records.read(purge_uid)
-    if state is not None:
-        await op.holds.release(purge_uid, state.members)
-    await op.records.remove(purge_uid)
 
 
 async def _report_invalid(op: Operator, item: dict[str, Any], message: str) -> float | None:

@@ -66,7 +66,14 @@ class EvidenceStored:
     names: tuple[str, ...]
 
 
-PurgeEvent = Tick | CutMade | Acked | ReceiptVerified | Died | Vanished | EvidenceStored
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Nobody wants the purge any more: what was shown so far is all that will be."""
+
+    why: str
+
+
+PurgeEvent = Tick | CutMade | Acked | ReceiptVerified | Died | Vanished | Withdrawn | EvidenceStored
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class StoreEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePods:
-    """Take our finalizer off the member pods."""
+    """Keep the state, then take our finalizer off the member pods."""
 
 
 PurgeCommand = MakeCut | Fence | AskReceipts | StoreEvidence | ReleasePods

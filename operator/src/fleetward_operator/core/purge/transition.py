@@ -6,6 +6,7 @@ the same ones again; every command may be repeated, every event may come late, t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fleetward_operator.core.purge.events import (
@@ -23,6 +24,7 @@ from fleetward_operator.core.purge.events import (
     StoreEvidence,
     Tick,
     Vanished,
+    Withdrawn,
 )
 from fleetward_operator.core.purge.state import (
     FINAL,
@@ -33,6 +35,9 @@ from fleetward_operator.core.purge.state import (
     PurgeState,
     Standing,
 )
+
+_ASKING = frozenset({Phase.FENCING, Phase.PURGING})
+"""The phases in which members are asked and may be lost."""
 
 
 def advance(
@@ -52,13 +57,17 @@ def commands_of(state: PurgeState) -> tuple[PurgeCommand, ...]:
         case Phase.PENDING:
             return (MakeCut(),)
         case Phase.FENCING:
-            return (Fence(state.uids(Standing.EXPECTED)),)
+            # A member that does not answer keeps none of the others from removing.
+            fence = Fence(state.uids(Standing.EXPECTED))
+            fenced = state.uids(Standing.FENCED)
+            return (fence, AskReceipts(fenced)) if fenced else (fence,)
         case Phase.PURGING:
             return (AskReceipts(state.uids(Standing.FENCED)),)
         case Phase.VERIFYING:
-            return (StoreEvidence(),)
+            # Nothing more can be learned from the pods, however long the evidence takes.
+            return (ReleasePods(), StoreEvidence())
         case Phase.COMPLETED | Phase.INCOMPLETE:
-            return (ReleasePods(),)
+            return ()
 
 
 def verdict(state: PurgeState) -> Phase:
@@ -81,6 +90,8 @@ def _absorb(state: PurgeState, event: PurgeEvent, *, now: float) -> PurgeState:
             return _ended(state, event.uid, Standing.DEAD, detail=event.words, at=event.at)
         case Vanished():
             return _ended(state, event.uid, Standing.UNPROVED, detail=event.why, at="")
+        case Withdrawn():
+            return _withdrawn(state, event)
         case EvidenceStored():
             return _stored(state, event)
 
@@ -114,7 +125,7 @@ def _fenced(member: Member) -> Member:
 
 def _receipt(state: PurgeState, event: ReceiptVerified) -> PurgeState:
     member = state.member(event.uid)
-    if state.phase is not Phase.PURGING or member is None:
+    if state.phase not in _ASKING or member is None:
         return state
     # A receipt signed below the raised floor was made before the fence.
     if member.standing is not Standing.FENCED or event.floor < state.floor:
@@ -131,7 +142,7 @@ def _receipt(state: PurgeState, event: ReceiptVerified) -> PurgeState:
 
 
 def _ended(state: PurgeState, uid: str, standing: Standing, *, detail: str, at: str) -> PurgeState:
-    if state.phase not in {Phase.FENCING, Phase.PURGING}:
+    if state.phase not in _ASKING:
         return state
 
     def end(member: Member) -> Member:
@@ -141,6 +152,12 @@ def _ended(state: PurgeState, uid: str, standing: Standing, *, detail: str, at: 
         return replace(member, standing=standing, detail=detail, at=at)
 
     return state.with_member(uid, end)
+
+
+def _withdrawn(state: PurgeState, event: Withdrawn) -> PurgeState:
+    if state.phase not in _ASKING:
+        return state
+    return _give_up(state, lambda _: event.why)
 
 
 def _stored(state: PurgeState, event: EvidenceStored) -> PurgeState:
@@ -156,20 +173,28 @@ def _stored(state: PurgeState, event: EvidenceStored) -> PurgeState:
 
 def _settle_overdue(state: PurgeState, *, now: float) -> PurgeState:
     """At the deadline, whoever has not settled is unproved: the purge ends honest, not late."""
-    if now < state.deadline or state.phase not in {Phase.FENCING, Phase.PURGING}:
+    if now < state.deadline or state.phase not in _ASKING:
         return state
-    members = tuple(_overdue(one) for one in state.members)
-    return replace(state, members=members)
+    return _give_up(state, _overdue)
 
 
-def _overdue(member: Member) -> Member:
-    if member.standing in SETTLED:
-        return member
+def _overdue(member: Member) -> str:
     waited = "its ack of the fence" if member.standing is Standing.EXPECTED else "its receipt"
-    detail = f"the deadline passed while waiting for {waited}"
-    if member.detail:
-        detail = f"{detail}; last: {member.detail}"
-    return replace(member, standing=Standing.UNPROVED, detail=detail)
+    return f"the deadline passed while waiting for {waited}"
+
+
+def _give_up(state: PurgeState, why: Callable[[Member], str]) -> PurgeState:
+    """Whoever has not settled is unproved, with the last thing known about it."""
+
+    def end(member: Member) -> Member:
+        if member.standing in SETTLED:
+            return member
+        detail = why(member)
+        if member.detail:
+            detail = f"{detail}; last: {member.detail}"
+        return replace(member, standing=Standing.UNPROVED, detail=detail)
+
+    return replace(state, members=tuple(end(one) for one in state.members))
 
 
 def _move_on(state: PurgeState) -> PurgeState:
