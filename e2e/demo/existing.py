@@ -161,7 +161,8 @@ def removal(examples: Path, *, secrets: tuple[str, ...]) -> tuple[tuple[str, ...
 
     Tenants first: their deletion purges what they left, and needs engines for that.
     """
-    gone = ("--ignore-not-found", "--timeout=300s")
+    # Longer than the deletion of a tenant can take (docs/operator.md).
+    gone = ("--ignore-not-found", "--timeout=420s")
     return (
         ("delete", "-f", str(examples / "tenants.yaml"), *gone),
         ("delete", "-f", str(examples / "inferenceservice.yaml"), *gone),
@@ -171,7 +172,9 @@ def removal(examples: Path, *, secrets: tuple[str, ...]) -> tuple[tuple[str, ...
     )
 
 
-def told_left(*, definitions: list[str], namespaces: list[str], services: list[str]) -> list[str]:
+def told_left(
+    *, definitions: list[str], namespaces: list[str], services: list[str], tenants: list[str]
+) -> list[str]:
     """What an uninstallation leaves, and how to remove it too, in sentences."""
     lines = [f"left: {len(definitions)} definitions, so that no object of our kinds is lost"]
     if namespaces:
@@ -183,8 +186,16 @@ def told_left(*, definitions: list[str], namespaces: list[str], services: list[s
             f"left: {len(services)} services that are not ours to delete, whose engines run on "
             f"without an operator: {', '.join(services[:5])}{' …' if len(services) > 5 else ''}"
         )
+    if tenants:
+        lines.append(
+            f"left: {len(tenants)} tenants, whose deletion waits for an operator: "
+            f"{', '.join(tenants[:5])}{' …' if len(tenants) > 5 else ''}"
+        )
     if definitions or namespaces:
         lines.append("to remove these too, with every object and all evidence in them:")
+    for tenant in tenants:
+        patch = """'{"metadata":{"finalizers":null}}'"""
+        lines.append(f"  kubectl patch tenants.fleetward.io {tenant} --type merge -p {patch}")
     if definitions:
         lines.append(f"  kubectl delete customresourcedefinitions {' '.join(definitions)}")
     if namespaces:

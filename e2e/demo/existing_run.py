@@ -241,14 +241,18 @@ def tell_left(place: Place) -> None:
     definitions = [
         name for name in names(place, "customresourcedefinitions") if name.endswith(".fleetward.io")
     ]
-    services = []
+    services: list[str] = []
+    tenants: list[str] = []
     if definitions:
+        tenants = names(place, "tenants.fleetward.io")
         words = ("get", "inferenceservices.fleetward.io", "--all-namespaces", "--output", "json")
         items = json.loads(place.kubectl(*words))["items"]
         services = [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in items]
     namespaces = [
         name for name in (RELEASE_NAMESPACE, KEY_NAMESPACE) if names(place, "namespace", name)
     ]
-    for line in told_left(definitions=definitions, namespaces=namespaces, services=services):
+    for line in told_left(
+        definitions=definitions, namespaces=namespaces, services=services, tenants=tenants
+    ):
         place.steps.tell(line)
     place.steps.total("the release is gone")

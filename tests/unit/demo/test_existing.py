@@ -150,13 +150,17 @@ def test_tenants_go_before_their_engines_and_nothing_of_others_is_named() -> Non
 
 def test_what_is_left_is_told_with_the_way_to_remove_it() -> None:
     lines = told_left(
-        definitions=["tenants.fleetward.io"], namespaces=["fleetward-system"], services=["a/b"]
+        definitions=["tenants.fleetward.io"],
+        namespaces=["fleetward-system"],
+        services=["a/b"],
+        tenants=["acme"],
     )
     text = "\n".join(lines)
     assert "1 definitions" in text
     assert "evidence of purges" in text
     assert "a/b" in text
+    assert text.index("patch tenants.fleetward.io acme") < text.index("delete customresource")
     assert "kubectl delete customresourcedefinitions tenants.fleetward.io" in text
-    assert told_left(definitions=[], namespaces=[], services=[]) == [
+    assert told_left(definitions=[], namespaces=[], services=[], tenants=[]) == [
         "left: 0 definitions, so that no object of our kinds is lost"
     ]
