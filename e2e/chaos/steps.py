@@ -19,6 +19,8 @@ class Step:
     limit_s: int
 
 
+SWEEP = "test_interrupted_at_any_call_it_ends_as_if_undisturbed"
+
 STEPS: tuple[Step, ...] = (
     Step(
         name="evidence-mutations",
@@ -54,5 +56,25 @@ STEPS: tuple[Step, ...] = (
             "existing-cluster-story",
         ),
         limit_s=3600,
+    ),
+    *(
+        Step(
+            name=f"failpoints-{story}",
+            tests=(f"tests/integration/operator/test_failpoints.py::{SWEEP}[{story}]",),
+            figures=(f"failpoints-{story}-not-converged", f"failpoints-{story}-writes"),
+            limit_s=3600,
+        )
+        for story in ("create", "delete", "update", "policy", "purge")
+    ),
+    Step(
+        name="kills",
+        tests=("tests/integration/operator/test_random_kills.py",),
+        figures=(
+            "kills-converged-seconds",
+            "kills-orphans",
+            "kills-duplicates",
+            "kills-generations-moved",
+        ),
+        limit_s=1200,
     ),
 )
