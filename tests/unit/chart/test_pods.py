@@ -64,6 +64,14 @@ def test_a_pod_outlives_its_own_drain(chart: Chart) -> None:
     assert spec["terminationGracePeriodSeconds"] > delay + 300
 
 
+def test_a_new_pod_is_there_before_an_old_one_goes(rendered: list[Manifest]) -> None:
+    deployments = of_kind(rendered, "Deployment")
+    assert len(deployments) == 2
+    for deployment in deployments:
+        rolling = deployment["spec"]["strategy"]["rollingUpdate"]
+        assert rolling == {"maxSurge": 1, "maxUnavailable": 0}, deployment["metadata"]["name"]
+
+
 def test_pod_labels_name_no_version(rendered: list[Manifest]) -> None:
     for deployment in of_kind(rendered, "Deployment"):
         labels = deployment["spec"]["template"]["metadata"]["labels"]
