@@ -26,6 +26,7 @@ PLURALS = {
     "Service": "/api/v1/namespaces/{}/services",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
 }
+CRDS = "customresourcedefinitions"
 ACCESS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
@@ -124,6 +125,11 @@ async def test_every_pod_may_run_in_a_restricted_namespace(
         ("gateway", "get", "", "secrets", RELEASE_NAMESPACE, "fleetward-cache-epoch", False),
         ("gateway", "patch", "fleetward.io", "tenants", "", "a", False),
         ("gateway", "create", "authentication.k8s.io", "tokenreviews", "", "", False),
+        ("test", "get", "apiextensions.k8s.io", CRDS, "", "tenants.fleetward.io", True),
+        ("test", "get", "apps", "deployments", RELEASE_NAMESPACE, "fleetward-gateway", True),
+        ("test", "list", "apps", "deployments", RELEASE_NAMESPACE, "", False),
+        ("test", "get", "", "secrets", RELEASE_NAMESPACE, "fleetward-operator-keys", False),
+        ("test", "list", "", "secrets", "fleetward-keys", "", False),
     ],
 )
 async def test_access_is_as_narrow_as_it_says(
