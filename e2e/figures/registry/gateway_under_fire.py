@@ -1,5 +1,21 @@
 """Figures of a gateway between dying backends and hostile clients."""
 
-from e2e.figures.figure import Figure
+from e2e.figures.figure import Comparison, Figure
 
-FIGURES: tuple[Figure, ...] = ()
+_COMMAND = "make chaos"
+
+
+def _figure(
+    name: str, promise: str, target: float, unit: str, *promises: int, how: Comparison = "=="
+) -> Figure:
+    return Figure(name, promise, how, target, unit, _COMMAND, promises)
+
+
+FIGURES: tuple[Figure, ...] = (
+    _figure("gateway-lost-requests", "Requests lost among dying engines", 0, "requests", 26),
+    _figure("smuggled-requests", "Requests framed two ways that were taken", 0, "requests", 37),
+    _figure("bombs-memory-mib", "Memory that a body bomb costs", 32, "MiB", 36, how="<="),
+    _figure(
+        "bombs-read-beyond-limit-kib", "Read of a body beyond its limit", 64, "KiB", 36, how="<="
+    ),
+)

@@ -71,6 +71,9 @@ class Metrics:
             "watch_silence_seconds", "Seconds since the API server was last heard.", "watch"
         )
         self._ready = self._gauge("ready", "1 when requests may come.")
+        self._lag = self._gauge(
+            "event_loop_lag_seconds", "Longest time between two scrapes that nothing was served."
+        )
 
     def answered(self, *, code: int, model: str, tenant: str) -> None:
         """One request got its answer."""
@@ -112,11 +115,13 @@ class Metrics:
         floors_version: int,
         invalid: dict[str, int],
         silence: dict[str, float],
+        lag_s: float,
     ) -> None:
         """Bring the gauges up to date; called before each scrape."""
         self._ready.set(ready)
         self._held.set(held_bytes)
         self._floors.set(floors_version)
+        self._lag.set(lag_s)
         self._invalid.clear()
         for kind, count in invalid.items():
             self._invalid.labels(kind).set(count)

@@ -35,6 +35,7 @@ from fleetward_gateway.proxy.gate import Gate
 from fleetward_gateway.proxy.route import CompletionsRoute, Limits
 from fleetward_gateway.proxy.upstream import Upstream
 from fleetward_gateway.server.listener import Listener
+from fleetward_gateway.server.loop_lag import LoopLag
 from fleetward_gateway.server.public import build_public_app
 from fleetward_gateway.settings import Settings
 from fleetward_kube import KubeClient
@@ -56,6 +57,7 @@ class Gateway:
         self.view = ClusterView(settings.service_namespaces)
         self.metrics = Metrics()
         self.flights = Flights()
+        self.lag = LoopLag()
         self.budget = BodyBudget(settings.bounds.held_bytes)
         hasher = KeyHasher(secrets.token_bytes(32))
         self.watches: Watches = build_watches(
@@ -155,6 +157,7 @@ class Gateway:
                 ready=not self.not_ready(),
                 held_bytes=self.budget.held,
                 floors_version=self.view.floors.version,
+                lag_s=self.lag.take(),
                 invalid=dict(Counter(kind for kind, _ in self.view.faults)),
                 silence={
                     name: informer.silent_for() for name, informer in self.watches.informers.items()
@@ -175,7 +178,10 @@ async def running_gateway(settings: Settings, environ: Mapping[str, str]) -> Asy
         ):
             gateway = Gateway(settings, client, upstream, tls_folder=Path(folder))
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(gateway.watches.run())
+                background = [
+                    group.create_task(gateway.watches.run()),
+                    group.create_task(gateway.lag.run()),
+                ]
                 for listener in (gateway.public, gateway.admin, gateway.scrape):
                     group.create_task(listener.serve())
                 try:
@@ -183,4 +189,5 @@ async def running_gateway(settings: Settings, environ: Mapping[str, str]) -> Asy
                 finally:
                     for listener in (gateway.public, gateway.admin, gateway.scrape):
                         listener.should_exit = True
-                    watching.cancel()
+                    for task in background:
+                        task.cancel()

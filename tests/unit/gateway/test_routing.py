@@ -72,16 +72,16 @@ def test_addresses_of_both_families_and_no_others() -> None:
 
 def test_the_table_follows_slices_that_move_and_vanish() -> None:
     table = EndpointTable()
-    table.put("n/x", slice_(endpoint("10.0.0.1"), endpoint("10.0.0.2")))
-    table.put("n/y", slice_(endpoint("10.0.0.2"), endpoint("10.0.0.3")))
+    table.replace("n/x", None, slice_(endpoint("10.0.0.1"), endpoint("10.0.0.2")))
+    table.replace("n/y", None, slice_(endpoint("10.0.0.2"), endpoint("10.0.0.3")))
     assert len(table.ready("n", "s")) == 3
     assert table.ready("other", "s") == ()
-    table.remove("n/x", slice_())
+    table.replace("n/x", slice_(), None)
     assert {e.uid for e in table.ready("n", "s")} == {"pod-10.0.0.2", "pod-10.0.0.3"}
-    table.put("n/y", slice_(endpoint("10.0.0.3", ready=False)))
+    table.replace("n/y", None, slice_(endpoint("10.0.0.3", ready=False)))
     assert table.ready("n", "s") == ()
-    table.remove("n/y", slice_())
-    table.remove("n/y", slice_())
+    table.replace("n/y", slice_(), None)
+    table.replace("n/y", slice_(), None)
     assert table == EndpointTable()
 
 

@@ -109,10 +109,7 @@ class ClusterView:
 
     def on_slice(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """An EndpointSlice changed."""
-        if old is not None:
-            self.endpoints.remove(key, old)
-        if new is not None:
-            self.endpoints.put(key, new)
+        self.endpoints.replace(key, old, new)
 
     def on_floors(self, key: str, _old: KubeObject | None, new: KubeObject | None) -> None:
         """The floors ConfigMap changed; without it the last known floors stay."""
@@ -135,6 +132,14 @@ class ClusterView:
         """The Secret of the gateway's own keys changed."""
         own_keys = self._read_or_note("Secret", key, new, read=read_own_keys)
         self.own_keys = own_keys or self.own_keys
+
+    def unreadable(self, kind: str, key: str) -> None:
+        """A change of an object could not be taken in at all; what was known of it stays."""
+        self._note(kind, key, "it cannot be read; its last good version stays")
+
+    def readable(self, kind: str, key: str) -> None:
+        """A change of an object was taken in; pairs with `unreadable`."""
+        self._clear(kind, key)
 
     def missing(self) -> list[str]:
         """What must still come before a request can be served."""

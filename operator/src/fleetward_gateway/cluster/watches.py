@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +16,13 @@ from fleetward_gateway.cluster.trim import (
 )
 from fleetward_gateway.cluster.view import ClusterView
 from fleetward_kube import Informer, KubeClient
+from fleetward_kube.informer import Callback, KubeObject
 
 OURS: Final = "/apis/fleetward.io/v1alpha1"
 ENGINE_SLICES: Final = "app.kubernetes.io/component=engine"
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,21 @@ def build_watches(
         "trust": (named("configmaps", "fleetward-trust"), view.on_trust),
         "own keys": (named("secrets", "fleetward-gateway-keys"), view.on_own_keys),
     }
-    for informer, callback in wanted.values():
-        informer.subscribe(callback)
+    for name, (informer, callback) in wanted.items():
+        informer.subscribe(_guarded(callback, view, f"watch of {name}"))
     return Watches({name: informer for name, (informer, _) in wanted.items()})
+
+
+def _guarded(callback: Callback, view: ClusterView, kind: str) -> Callback:
+    """The callback, whose own failure is a named fault of the object and not only a log line."""
+
+    def guarded(key: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        try:
+            callback(key, old, new)
+        except Exception:
+            logger.exception("%s: %s could not be taken in", kind, key)
+            view.unreadable(kind, key)
+        else:
+            view.readable(kind, key)
+
+    return guarded

@@ -31,8 +31,16 @@ from fleetward_api.member import admission_reply
 from fleetward_api.replay import ReplayGuard
 from fleetward_gateway.cluster.view import ClusterView
 from fleetward_gateway.member.member import Member
+from fleetward_gateway.problem import Problem
+from fleetward_gateway.proxy.asgi import ClientGone
+from fleetward_gateway.proxy.body import BodyBudget, HeldBody, receive_body
 
 MAX_BODY: Final = 4 << 20
+MAX_HELD: Final = 16 << 20
+"""Bytes of bodies that callers who are not authenticated yet can have us hold, all together."""
+
+BODY_S: Final = 30.0
+_CODES: Final = {408: "too_slow", 413: "too_large", 503: "busy"}
 _Body = TypeVar("_Body", bound=BaseModel)
 _Call = Callable[[Request, bytes], bytes]
 
@@ -55,6 +63,7 @@ class AdminApi:
         self._token_file = token_file
         self._wall_clock = wall_clock
         self._guard = ReplayGuard(ADMIN_WINDOW_S)
+        self._budget = BodyBudget(MAX_HELD)
 
     def build_app(self) -> Starlette:
         """The application on the admin port."""
@@ -92,12 +101,16 @@ class AdminApi:
 
     def _signed(self, call: _Call) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
+            held = HeldBody(self._budget)
             try:
-                body = await _bounded_body(request)
+                _check_head(request)
+                body = await _received(request, held)
                 self._authenticate(request, body)
                 return _json(call(request, body))
             except AdminError as error:
                 return _refusal(error)
+            finally:
+                held.release()
 
         return handle
 
@@ -105,12 +118,13 @@ class AdminApi:
         trust = self._view.trust
         if trust is None:
             raise AdminError(503, "not_ready", "fleetward-trust has not been read yet")
-        check_wire_version(request.headers.get(WIRE_VERSION_HEADER))
-        query = request.url.query
+        # From the request's target: the URL of the framework is made of the Host header too.
+        path = request.scope["path"]
+        query = request.scope["query_string"].decode("latin-1")
         verify_admin_call(
             request.headers.get(ADMIN_HEADER),
             method=request.method,
-            path=request.url.path + (f"?{query}" if query else ""),
+            path=path + (f"?{query}" if query else ""),
             body=body,
             pod_uid=self._member.pod_uid,
             key=trust.operator,
@@ -144,13 +158,23 @@ def _read(model: type[_Body], body: bytes) -> _Body:
         raise AdminError(400, "invalid_body", first_error(error)) from None
 
 
-async def _bounded_body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            raise AdminError(413, "too_large", f"the body is larger than {MAX_BODY} bytes")
-    return bytes(body)
+def _check_head(request: Request) -> None:
+    """Refuse what cannot be a signed call before any of its body is read."""
+    check_wire_version(request.headers.get(WIRE_VERSION_HEADER))
+    if not request.headers.get(ADMIN_HEADER):
+        raise AdminError(401, "missing", f"the call carries no {ADMIN_HEADER} header")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise AdminError(415, "encoded_body", "send the body uncompressed")
+
+
+async def _received(request: Request, held: HeldBody) -> bytes:
+    try:
+        await receive_body(request.receive, held, limit=MAX_BODY, within_s=BODY_S)
+    except Problem as problem:
+        raise AdminError(problem.status, _CODES[problem.status], problem.message) from None
+    except ClientGone:
+        raise AdminError(400, "incomplete", "the body did not come to its end") from None
+    return held.join()
 
 
 async def _unknown_call(_request: Request, error: Exception) -> Response:

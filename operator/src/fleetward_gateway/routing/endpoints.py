@@ -62,21 +62,24 @@ class EndpointTable:
     _slices: dict[tuple[str, str], dict[str, tuple[Endpoint, ...]]] = field(default_factory=dict)
     _ready: dict[tuple[str, str], tuple[Endpoint, ...]] = field(default_factory=dict)
 
-    def put(self, key: str, slice_: Mapping[str, Any]) -> None:
-        """Take in one slice; `key` is `namespace/name`."""
-        service = _service_of(slice_)
-        if service is None:
-            return
-        self._slices.setdefault(service, {})[key] = endpoints_of_slice(slice_)
-        self._recount(service)
+    def replace(
+        self, key: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+    ) -> None:
+        """Take in a change of one slice; `key` is `namespace/name`.
 
-    def remove(self, key: str, slice_: Mapping[str, Any]) -> None:
-        """Forget one slice."""
-        service = _service_of(slice_)
-        if service is None or service not in self._slices:
-            return
-        self._slices[service].pop(key, None)
-        self._recount(service)
+        All of it is read before anything changes: a slice that cannot be read takes no ready
+        endpoint away. Requests see one state or the other.
+        """
+        before = None if old is None else _service_of(old)
+        after = None if new is None else _service_of(new)
+        found = () if new is None else endpoints_of_slice(new)
+        if before is not None and before in self._slices:
+            self._slices[before].pop(key, None)
+            if before != after:
+                self._recount(before)
+        if after is not None:
+            self._slices.setdefault(after, {})[key] = found
+            self._recount(after)
 
     def ready(self, namespace: str, name: str) -> tuple[Endpoint, ...]:
         """The ready endpoints of a service; empty when it is unknown or scaled to zero."""

@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fleetward_gateway.server.protocol import GatewayProtocol, bounded_protocol
+from fleetward_gateway.server.small_reads import in_small_reads
 
 KEEPALIVE_S = 75
 """Longer than clients keep idle connections, so that they never send on one we are closing."""
@@ -46,7 +47,9 @@ class Listener(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=bounded_protocol(max_body=max_body, write_stall_s=write_stall_s),
+                http=in_small_reads(
+                    bounded_protocol(max_body=max_body, write_stall_s=write_stall_s)
+                ),
                 ws="none",
                 lifespan="off",
                 access_log=False,

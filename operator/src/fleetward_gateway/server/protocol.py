@@ -22,9 +22,6 @@ from fleetward_gateway.server.close_delimited import CloseDelimited
 from fleetward_gateway.server.framing import declared_length, fault_of_head, framing_header
 
 MAX_HEAD_BYTES: Final = 1 << 16
-MAX_DISCARDED_BYTES: Final = 1 << 16
-"""What is still read of a body beyond its limit, so that its sender sees the answer."""
-
 HEAD_S: Final = 15.0
 LINGER_S: Final = 1.0
 """Seconds between a refusal and the close under a client that may still be sending its body: a
@@ -138,10 +135,12 @@ class GatewayProtocol(HttpToolsProtocol):
         """A piece of a request's body."""
         self._since_body = 0
         self._body_bytes += len(body)
-        # Before its answer the application bounds what it reads, and flow control the rest.
-        if self._body_bytes > self.max_body + MAX_DISCARDED_BYTES and self.cycle.response_complete:
-            self._end(linger=True)
         super().on_body(body)
+        if self._body_bytes > self.max_body:
+            # The application hears of it with the next piece that it asks for, and refuses.
+            self.flow.pause_reading()
+            if self.cycle.response_complete:
+                self._end(linger=True)
 
     def on_message_complete(self) -> None:
         """The body of a request is here."""
@@ -159,6 +158,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             # The rest is flushed first, for as long as the client takes some of it.
             self._takes_nothing()
+        elif self._body_bytes > self.max_body:
+            self._end(linger=True)
         elif self._parting is not None and not self._unanswered:
             self._say(self._parting)
 
@@ -179,20 +180,13 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             super().timeout_keep_alive_handler()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP request."""
-        self._refuse(Problem(400, CODE_INVALID_VALUE, msg))
-
     def _feed(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         try:
             while data:
                 data = self._fed(data)
         except httptools.HttpParserError:
-            if self._fault is None:
-                self.send_400_response("This is not an HTTP/1.1 request.")
-            else:
-                self._refuse(self._fault)
+            self._refuse(self._fault or _garbage())
 
     def _fed(self, data: bytes) -> bytes:
         """Parse up to the end of a head that offers an upgrade; what is left after it."""
@@ -200,9 +194,12 @@ class GatewayProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
             # Declined by going on (RFC 9110, 7.8). Left to itself the parser would take the body
-            # for the next request, so it is given a head that says how the body is framed.
+            # for the next request, or for nothing after `Connection: close`; so a fresh one is
+            # given a head that says how the body is framed.
             if framing := framing_header(self.headers):
                 self._resuming = True
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
                 self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n\r\n" % framing)
                 self._resuming = False
             return data[offer.args[0] :]
@@ -289,6 +286,10 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+
+
+def _garbage() -> Problem:
+    return Problem(400, CODE_INVALID_VALUE, "This is not an HTTP/1.1 request.")
 
 
 def bounded_protocol(*, max_body: int, write_stall_s: float) -> type[GatewayProtocol]:
