@@ -19,7 +19,10 @@ from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.status_writer import StatusWriter
 from fleetward_operator.edges.writer import ABSENT, CHILDREN, Writer
 from fleetward_operator.errors import NotLeading
+from fleetward_operator.handlers.replica import Replica
 from fleetward_operator.manifests.manifest import stamp
+from fleetward_operator.settings import EngineRules, Identity, Settings
+from tests.support.eventually import eventually
 
 OWNER = Owner(namespace="n", name="demo", uid="owner")
 CHILD = "/api/v1/namespaces/n/configmaps/demo"
@@ -223,6 +226,43 @@ async def test_a_write_that_was_broken_off_may_still_arrive() -> None:
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     assert await made.drain() is False
+
+
+async def test_a_replica_that_is_told_to_stop_lets_its_writes_land() -> None:
+    api, made = Held({}), None
+    identity = Identity(pod_name="p", namespace="n", pod_uid="p")
+    rules = EngineRules(
+        default_image="e",
+        images=(),
+        namespaces=("*",),
+        pull_policy="Never",
+        scraper_namespaces=(),
+    )
+    settings = Settings(identity=identity, key_namespace="k", engine=rules, gateway_url="")
+    replica = Replica(client(api), settings, Metrics())
+    replica._store.informers.clear()
+    answers: list[Any] = []
+
+    async def lead() -> None:
+        nonlocal made
+        replica._writer = made = writer(api)
+        answers.append(await made.apply(wanted(), manager=CHILDREN, seen=None))
+        await asyncio.Event().wait()
+
+    async def candidate() -> None:
+        await asyncio.Event().wait()
+
+    replica._lead = lead  # type: ignore[method-assign]
+    replica._leadership.run = candidate  # type: ignore[method-assign]
+    running = asyncio.create_task(replica.run())
+    await eventually(lambda: made is not None and not made._idle.is_set())
+    running.cancel()
+    await asyncio.sleep(0.01)
+    assert not running.done()
+    api.open.set()
+    await asyncio.gather(running, return_exceptions=True)
+    assert answers == [{}]
+    assert replica._landed
 
 
 async def test_a_lost_lease_silences_calls_to_members_too() -> None:

@@ -102,11 +102,11 @@ class Replica:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # What has been sent lands before anything is broken off and another replica may lead.
+            self._landed = self._writer is None or await self._writer.drain()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # What has been sent lands, before another replica may lead.
-            self._landed = self._writer is None or await self._writer.drain()
             self._metrics.leader.set(0)
             # Who asks from here on is told that nobody works, instead of seeing what is old.
             self.operator = None
