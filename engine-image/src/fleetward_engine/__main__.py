@@ -14,7 +14,7 @@ from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.factory import build_engine
 from fleetward_engine.server.assembly import World, assemble
 from fleetward_engine.server.drain_command import DrainFailed, drain
-from fleetward_engine.server.process import end_anyway, run, write_termination
+from fleetward_engine.server.process import make_last_resort, run, write_termination
 from fleetward_engine.settings import ServeSettings, parse_arguments, serve_settings
 
 EXIT_USAGE = 64
@@ -53,7 +53,7 @@ def serve(settings: ServeSettings) -> int:
 
     async def life() -> int:
         assembly = assemble(settings, lambda: build_engine(settings.engine, world.clock), world)
-        return await run(settings, assembly, last_resort=end_anyway)
+        return await run(settings, assembly, last_resort=make_last_resort())
 
     import uvloop  # noqa: PLC0415 - only the real process; tests run on plain asyncio
 

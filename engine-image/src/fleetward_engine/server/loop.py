@@ -27,6 +27,7 @@ IDLE_TICK_S = 0.25
 EXPIRE_EVERY_S = 1.0
 PUBLISH_EVERY_S = 0.05
 IDLE_REPORT_EVERY_S = 5.0
+RESERVE_BYTES = 8 << 20
 
 Result = TypeVar("Result")
 Command = Callable[[Engine], None]
@@ -85,6 +86,8 @@ class EngineLoop:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
         self._event_loop: asyncio.AbstractEventLoop | None = None
+        # Given back when the engine fails: telling its clients takes memory, and there may be none.
+        self._reserve: bytearray | None = bytearray(RESERVE_BYTES)
         self._stopping = False
         self._over = False
         self._last_expire = clock()
@@ -182,6 +185,7 @@ class EngineLoop:
 
     def _tell(self, tell: Callable[[BaseException], None], fault: BaseException) -> None:
         """Say it first: logging may need memory that a fault for want of it still holds."""
+        self._reserve = None
         traceback.clear_frames(fault.__traceback__)
         self._post(tell, fault)
 

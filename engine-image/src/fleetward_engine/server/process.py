@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import queue
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,11 +101,21 @@ async def _drain(assembly: Assembly, *, cap_s: float) -> None:
     service.fail_all(unavailable("The engine is shutting down.", code="shutting_down"))
 
 
-def end_anyway(code: int) -> None:
-    """End this process in 9 s, whatever still runs: a thread in a stuck call keeps Python alive."""
-    timer = threading.Timer(LAST_RESORT_S, os._exit, [code])
-    timer.daemon = True
-    timer.start()
+def make_last_resort() -> Callable[[int], None]:
+    """A call that ends this process with an exit code in 9 s, whatever still runs by then.
+
+    A thread in a stuck call keeps Python alive. The one that ends it exists from now on: when it is
+    needed there may be no memory to start it.
+    """
+    called: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def wait() -> None:
+        code = called.get()
+        time.sleep(LAST_RESORT_S)
+        os._exit(code)
+
+    threading.Thread(target=wait, name="last-resort", daemon=True).start()
+    return called.put
 
 
 def start_drain(assembly: Assembly) -> None:

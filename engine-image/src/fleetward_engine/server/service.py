@@ -210,7 +210,8 @@ def describe(fault: BaseException) -> str:
     words = " ".join(str(fault).split())
     if type(fault).__module__.startswith("fleetward"):
         return words[:1024]
-    return f"{type(fault).__name__}: {words}"[:1024]
+    name = type(fault).__name__
+    return f"{name}: {words}"[:1024] if words else name
 
 
 def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:

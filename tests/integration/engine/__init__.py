@@ -1,0 +1,1 @@
+"""The engine's real process under fire."""

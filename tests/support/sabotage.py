@@ -1,0 +1,111 @@
+"""`python -m tests.support.sabotage FAULT TRIGGER serve …`: the engine, with a fault in its steps.
+
+The fault begins with the first step after the file TRIGGER exists.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import fleetward_engine.__main__ as real
+from fleetward_api.admin import ModelState
+from fleetward_engine.engine import Engine
+
+SPARE_BYTES = 32 << 20
+
+
+class Panic(BaseException):
+    """What a library written in another language raises when it gives up."""
+
+
+def no_memory() -> NoReturn:
+    """An allocation of a step that fails, and nothing else is wrong."""
+    raise MemoryError
+
+
+def no_device() -> NoReturn:
+    """What torch raises when an accelerator is gone."""
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def panic() -> NoReturn:
+    """Past `Exception`."""
+    raise Panic("index out of bounds")
+
+
+def greedy() -> None:
+    """The process may map no more memory, and the step takes all there is."""
+    _limit()
+    taken: list[bytearray] = []
+    _take_all(taken)
+
+
+KEPT: list[bytearray] = []
+
+
+def starved() -> None:
+    """As `greedy`, and the memory does not come back when the step has failed."""
+    _limit()
+    _take_all(KEPT)
+
+
+def hang() -> None:
+    """A step that never ends."""
+    threading.Event().wait()
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (no_memory, no_device, panic, greedy, starved, hang)
+}
+"""And `stuck`: a step that fails while a thread of the tokenizer's is in a call without end."""
+
+
+def _limit() -> None:
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + SPARE_BYTES, mapped + SPARE_BYTES))
+
+
+def _take_all(into: list[bytearray]) -> None:
+    size = 1 << 22
+    while True:
+        try:
+            into.append(bytearray(size))
+        except MemoryError:
+            if size == 1 << 14:
+                raise
+            size >>= 1
+
+
+def main(fault: str, trigger: Path, arguments: list[str]) -> int:
+    """Run the engine's own command line."""
+    program: Any = real
+    build = program.build_engine
+
+    def sabotaged(*given: Any) -> tuple[Engine, ModelState]:
+        engine, state = build(*given)
+        run = engine._runner.run
+
+        def step(step_input: Any) -> Any:
+            if trigger.exists():
+                FAULTS.get(fault, no_memory)()
+            return run(step_input)
+
+        runner: Any = engine._runner
+        runner.run = step
+        if fault == "stuck":
+            tokenizer: Any = engine.tokenizer
+            encode = tokenizer.encode
+            tokenizer.encode = lambda text: hang() if len(text) > 5000 else encode(text)
+        return engine, state
+
+    program.build_engine = sabotaged
+    return real.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))
