@@ -9,7 +9,8 @@ import pytest
 
 from fleetward_operator.core.children import ApplyChild, DeleteChild, plan_children
 from fleetward_operator.core.desired import desired_service
-from fleetward_operator.core.drift import field_owner, find_drift, format_path
+from fleetward_operator.core.drift import find_drift, format_path
+from fleetward_operator.core.field_manager import field_manager
 from fleetward_operator.manifests.children import build_children
 from tests.support.operator_facts import CONFIG, IMAGE, service
 
@@ -165,7 +166,7 @@ def test_the_manager_that_last_took_a_field_is_named() -> None:
     item = {
         "metadata": {
             "managedFields": [
-                entry("ours", "2026-01-05T00:00:00Z", fields),
+                entry("ours", "2026-01-05T00:00:00Z", {"f:metadata": {}}),
                 entry("early", "2026-01-01T00:00:00Z", fields),
                 entry("late", "2026-01-02T00:00:00Z", fields),
                 entry("elsewhere", "2026-01-03T00:00:00Z", {"f:status": {}}),
@@ -173,8 +174,8 @@ def test_the_manager_that_last_took_a_field_is_named() -> None:
         }
     }
     path = ("spec", "template", "spec", "containers", "[engine]", "image")
-    assert field_owner(path, item, ours="ours") == "late"
-    assert field_owner(("spec", "replicas"), item, ours="ours") == "unknown"
+    assert field_manager(path, item, ours={"ours"}) == "late"
+    assert field_manager(("spec", "replicas"), item, ours={"ours"}) == ""
 
 
 def test_lists_without_keys_are_compared_as_wholes() -> None:

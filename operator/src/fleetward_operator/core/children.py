@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetward_operator.core.drift import Path, find_drift
+from fleetward_operator.core.field_manager import field_manager
 from fleetward_operator.manifests.manifest import Manifest, stamped_hash
-from fleetward_operator.manifests.names import SERVICE_LABEL
+from fleetward_operator.manifests.names import (
+    BUNDLE_MANAGER,
+    CHILDREN_MANAGER,
+    DESIRED_HASH_ANNOTATION,
+    SERVICE_LABEL,
+)
+
+OUR_MANAGERS = frozenset({CHILDREN_MANAGER, BUNDLE_MANAGER})
+STAMP_PATH: Path = ("metadata", "annotations", DESIRED_HASH_ANNOTATION)
 
 ChildKey = tuple[str, str]
 """(kind, name) of a child in its service's namespace."""
@@ -95,7 +104,9 @@ def plan_child(
             seen=live,
             reason="it belongs to an earlier service of this name",
         )
-    if stamped_hash(dict(live)) != stamped_hash(manifest):
+    stamped = stamped_hash(dict(live)) == stamped_hash(manifest)
+    # With another's hash in it, a roll-back or restore wrote it, whatever else it changed.
+    if not stamped and not field_manager(STAMP_PATH, live, ours=OUR_MANAGERS):
         return ApplyChild(manifest=manifest, why="Changed", seen=live)
     drift = find_drift(manifest, live)
     if drift:

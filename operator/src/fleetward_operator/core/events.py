@@ -4,6 +4,7 @@
 |---|---|---|---|
 | ChildrenApplied | Normal | InferenceService | children were made or changed |
 | DriftReverted | Warning | InferenceService | someone changed a field that we own |
+| FieldContested | Warning | InferenceService | someone does so again and again |
 | NameTaken | Warning | InferenceService | a child's name belongs to another object |
 | ServiceReady | Normal | InferenceService | it became Ready |
 | ServiceNotReady | Warning | InferenceService | it stopped being Ready, or is refused |
@@ -19,8 +20,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+MAX_FIELDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +42,32 @@ def children_applied(names: tuple[str, ...]) -> Announcement:
     return Announcement(type="Normal", reason="ChildrenApplied", message=message)
 
 
-def drift_reverted(child: str, *, field: str, manager: str) -> Announcement:
-    """A field that we own was changed by someone and put back."""
-    message = f"Put back {field} of {child}, which {manager} had changed."
+def drift_reverted(child: str, *, fields: Sequence[str], manager: str) -> Announcement:
+    """Fields that we own were changed by someone and put back.
+
+    `manager` is empty for a field that was removed: nobody is on record for it.
+    """
+    changed = f"which {manager} had changed" if manager else "which somebody had removed"
+    message = f"Put back {_listed(fields)} of {child}, {changed}."
     return Announcement(type="Warning", reason="DriftReverted", message=message)
+
+
+def field_contested(
+    child: str, *, fields: Sequence[str], manager: str, longest_s: float
+) -> Announcement:
+    """Someone keeps changing what we own: it is put back less often from now on."""
+    message = (
+        f"{manager or 'Somebody'} keeps changing {_listed(fields)} of {child}: from now on "
+        f"it is put back at most every {longest_s:.0f} s. Change the InferenceService instead."
+    )
+    return Announcement(type="Warning", reason="FieldContested", message=message)
+
+
+def _listed(fields: Sequence[str]) -> str:
+    shown = list(fields[:MAX_FIELDS])
+    if len(fields) > MAX_FIELDS:
+        shown.append(f"{len(fields) - MAX_FIELDS} more field(s)")
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def name_taken(child: str) -> Announcement:

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.core.children import (
+    OUR_MANAGERS,
     ApplyChild,
     ChildAction,
     DeleteChild,
     controller_uid,
     plan_child,
 )
-from fleetward_operator.core.drift import field_owner, format_path
+from fleetward_operator.core.contest import (
+    LONGEST_WAIT_S,
+    Contest,
+    add_revert,
+    may_tell,
+    wait_before_revert,
+)
+from fleetward_operator.core.drift import find_drifts, format_path
 from fleetward_operator.core.events import (
     Announcement,
     children_applied,
     drift_reverted,
+    field_contested,
     name_taken,
 )
+from fleetward_operator.core.field_manager import field_managers
 from fleetward_operator.edges.kinds import object_path
 from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.writer import BUNDLE, CHILDREN, Writer
 from fleetward_operator.manifests.manifest import Manifest
 from fleetward_operator.manifests.names import bundle_name
 
+REMEMBERED = 4096
 REFUSALS = frozenset({400, 403, 422})
 ATTEMPTS = 5
 """How often a child that others write at the same moment is decided upon anew in one pass."""
@@ -47,18 +60,29 @@ class Outcome:
 
     `taken`: children whose names belong to others. `refused`: the API server's words on children
     that it would not have. `parent_gone`: the service is no longer there, nothing was made.
+    `look_again_s`: when a revert is due that had to wait (None: none had).
     """
 
     announcements: list[Announcement] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     parent_gone: bool = False
+    look_again_s: float | None = None
 
 
 class Executor:
     """Applies, deletes, and looks twice before it makes anything."""
 
-    def __init__(self, client: KubeClient, writer: Writer, own_writes: OwnWrites) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        writer: Writer,
+        own_writes: OwnWrites,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._contests: OrderedDict[tuple[str, str], Contest] = OrderedDict()
         self._client = client
         self._writer = writer
         self._own_writes = own_writes
@@ -122,12 +146,21 @@ class Executor:
             outcome.taken.append(label)
             outcome.announcements.append(name_taken(label))
             return False
-        drift = [await self._describe_drift(action, label)] if action.why == "Drifted" else []
+        key = f"{owner.namespace}/{manifest['metadata']['name']}"
+        contest = self._contests.get((manifest["kind"], key), Contest())
+        reverted: list[Announcement] = []
+        if action.why == "Drifted":
+            wait_s = wait_before_revert(contest, now=self._clock())
+            if wait_s > 0:
+                outcome.look_again_s = min(wait_s, outcome.look_again_s or wait_s)
+                return False
+            reverted = await self._describe_drift(action, label, contest)
         # The bundle is a concern of its own: it changes with policies, not with the service.
         manager = BUNDLE if manifest["metadata"]["name"] == bundle_name(owner.name) else CHILDREN
         written = await self._writer.apply(manifest, manager=manager, seen=action.seen)
-        outcome.announcements.extend(drift)
-        key = f"{owner.namespace}/{manifest['metadata']['name']}"
+        if action.why == "Drifted":
+            self._note_revert((manifest["kind"], key), contest)
+        outcome.announcements.extend(reverted)
         self._own_writes.remember(manifest["kind"], key, written)
         # Routine bundle generations are told by PolicyEnforced.
         return action.why != "Drifted" and manager == CHILDREN
@@ -150,12 +183,30 @@ class Executor:
         found = await self._get(manifest["kind"], owner.namespace, manifest["metadata"]["name"])
         return found is not None and controller_uid(found) != owner.uid
 
-    async def _describe_drift(self, action: ApplyChild, label: str) -> Announcement:
+    def _note_revert(self, child: tuple[str, str], contest: Contest) -> None:
+        self._contests[child] = add_revert(contest, now=self._clock())
+        self._contests.move_to_end(child)
+        while len(self._contests) > REMEMBERED:
+            self._contests.popitem(last=False)
+
+    async def _describe_drift(
+        self, action: ApplyChild, label: str, contest: Contest
+    ) -> list[Announcement]:
+        now = self._clock()
+        begins, tells = add_revert(contest, now=now).begins, may_tell(contest, now=now)
+        if not begins and not tells:
+            return []
         manifest = action.manifest
         metadata = manifest["metadata"]
         live = await self._get(manifest["kind"], metadata["namespace"], metadata["name"]) or {}
-        manager = field_owner(action.drift, live, ours=CHILDREN)
-        return drift_reverted(label, field=format_path(action.drift), manager=manager)
+        # Who changed it may have changed it back; then the first field that was seen is told.
+        paths = list(find_drifts(manifest, live)) or [action.drift]
+        manager = field_managers(paths, live, ours=OUR_MANAGERS)
+        fields = [format_path(path) for path in paths]
+        if begins:
+            limit_s = LONGEST_WAIT_S
+            return [field_contested(label, fields=fields, manager=manager, longest_s=limit_s)]
+        return [drift_reverted(label, fields=fields, manager=manager)]
 
     async def _get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         try:

@@ -9,10 +9,12 @@ from typing import Any
 
 from fleetward_api.api_key import usable_key
 from fleetward_kube import Informer, KubeClient
+from fleetward_operator.core.children import OUR_MANAGERS, STAMP_PATH
+from fleetward_operator.core.field_manager import field_manager
 from fleetward_operator.core.pods import PodSeen, observe_pod, trim_pod
 from fleetward_operator.edges.kinds import collection_path
 from fleetward_operator.edges.own_writes import OwnWrites
-from fleetward_operator.manifests.names import GATEWAY_COMPONENT
+from fleetward_operator.manifests.names import DESIRED_HASH_ANNOTATION, GATEWAY_COMPONENT
 
 KubeObject = dict[str, Any]
 Callback = Callable[[str, KubeObject | None, KubeObject | None], None]
@@ -28,12 +30,25 @@ CHILDREN = (
     "PodDisruptionBudget",
     "ConfigMap",
 )
+_ONLY_THE_STAMP: dict[str, Any] = {
+    "f:metadata": {"f:annotations": {f"f:{DESIRED_HASH_ANNOTATION}": {}}}
+}
 
 
 def trim_object(item: KubeObject) -> KubeObject:
     """An object without `managedFields`, which are most of its bytes and none of its sense."""
     metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
     return {**item, "metadata": metadata}
+
+
+def trim_child(item: KubeObject) -> KubeObject:
+    """A child; of its `managedFields` only who took the desired hash from us, if anybody did."""
+    trimmed = trim_object(item)
+    usurper = field_manager(STAMP_PATH, item, ours=OUR_MANAGERS)
+    if usurper:
+        entry = {"manager": usurper, "fieldsV1": _ONLY_THE_STAMP}
+        trimmed["metadata"]["managedFields"] = [entry]
+    return trimmed
 
 
 def trim_secret(item: KubeObject) -> KubeObject:
@@ -80,7 +95,7 @@ class Store:
         }
         for kind in CHILDREN:
             self.informers[kind] = Informer(
-                client, collection_path(kind), label_selector=OURS, trim=trim_object
+                client, collection_path(kind), label_selector=OURS, trim=trim_child
             )
         self.informers["Pod"] = Informer(
             client, collection_path("Pod"), label_selector=PARTS, trim=trim_pod

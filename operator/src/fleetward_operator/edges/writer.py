@@ -26,10 +26,11 @@ from fleetward_operator.edges.kinds import collection_path, object_path
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.errors import NotLeading
 from fleetward_operator.manifests.manifest import Manifest
+from fleetward_operator.manifests.names import BUNDLE_MANAGER, CHILDREN_MANAGER
 
-CHILDREN = "fleetward-children"
+CHILDREN = CHILDREN_MANAGER
 STATUS = "fleetward-status"
-BUNDLE = "fleetward-bundle"
+BUNDLE = BUNDLE_MANAGER
 PURGE = "fleetward-purge"
 KEYS = "fleetward-keys"
 

@@ -60,7 +60,7 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
             await op.events.announce(item, announcement)
     # Whoever stands in a child's way may go without a word.
     blocked = BLOCKED_S if outcome.taken or outcome.refused else None
-    return _soonest([wait, blocked, _next_look(op, plan)])
+    return _soonest([wait, blocked, outcome.look_again_s, _next_look(op, plan)])
 
 
 def observe_service(op: Operator, key: str, service: InferenceService) -> ServiceObserved:

@@ -78,9 +78,8 @@ class Triggers:
         self._enqueue("tenant", str(((new or old or {}).get("spec") or {}).get("tenant", "")))
 
     def _child(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        item = new or old or {}
-        service = (item.get("metadata", {}).get("labels") or {}).get(SERVICE_LABEL)
-        if service:
+        # Of the old and the new: somebody may have taken the label off, or changed it.
+        for service in {_service_of(item) for item in (old, new)} - {""}:
             self._enqueue("service", f"{key.split('/', maxsplit=1)[0]}/{service}")
 
     def _configmap(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
@@ -118,6 +117,11 @@ class Triggers:
         del key, old, new
         for tenant in self._store.keys("Tenant"):
             self._enqueue("tenant", tenant)
+
+
+def _service_of(child: KubeObject | None) -> str:
+    labels = (child or {}).get("metadata", {}).get("labels") or {}
+    return str(labels.get(SERVICE_LABEL, ""))
 
 
 def _names(item: KubeObject) -> set[str]:

@@ -8,6 +8,8 @@ SERVICE_KIND = "InferenceService"
 SERVICE_LABEL = "fleetward.io/service"
 PURGE_LABEL = "fleetward.io/purge"
 DESIRED_HASH_ANNOTATION = "fleetward.io/desired-hash"
+CHILDREN_MANAGER = "fleetward-children"
+BUNDLE_MANAGER = "fleetward-bundle"
 
 COMPONENT_LABEL = "app.kubernetes.io/component"
 ENGINE_COMPONENT = "engine"
