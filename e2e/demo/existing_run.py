@@ -149,7 +149,14 @@ def provide_images(place: Place, asked: Asked) -> tuple[Image, Image]:
 
 
 def install(place: Place, asked: Asked, *, operator: Image, engine: Image) -> None:
-    """Helm, then wait in the pods' own words. A namespace that is there is left as it is."""
+    """Helm, then wait in the pods' own words."""
+    install_chart(place, asked, operator=operator, engine=engine)
+    for part in ("operator", "gateway"):
+        wait_part(place, part, image=operator.reference)
+
+
+def install_chart(place: Place, asked: Asked, *, operator: Image, engine: Image) -> None:
+    """Helm alone. A namespace that is there is left as it is."""
     if not names(place, "namespace", RELEASE_NAMESPACE):
         place.kubectl("create", "-f", "-", stdin=json.dumps(NAMESPACE_MANIFEST))
     mend(place)
@@ -157,8 +164,6 @@ def install(place: Place, asked: Asked, *, operator: Image, engine: Image) -> No
     place.helm(
         *helm_words(checkout, asked, operator=operator, engine=engine, release=RELEASE, chart=CHART)
     )
-    for part in ("operator", "gateway"):
-        wait_part(place, part, image=operator.reference)
 
 
 @contextmanager
