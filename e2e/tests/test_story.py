@@ -41,7 +41,10 @@ def test_isolation_holds_between_many_at_once(
     cluster: Cluster, tenants: dict[str, Gateway], playground: str, full: bool
 ) -> None:
     pairs = 1000 if full else GROUP
-    cluster.apply(manifests.service("paired", namespace=playground))
+    cluster.apply(
+        manifests.policy("kept", namespace=playground, namespaceDefault=True),
+        manifests.service("paired", namespace=playground),
+    )
     ready(cluster, "paired", playground)
     found = count_hits(
         tenants["ada"],
