@@ -136,4 +136,16 @@ STEPS: tuple[Step, ...] = (
         ),
         limit_s=2400,
     ),
+    Step(
+        name="leadership",
+        tests=("tests/integration/operator/test_leadership.py",),
+        figures=(
+            "leader-changes",
+            "leader-late-requests",
+            "leader-stale-writes",
+            "leader-takeover-seconds",
+            "leader-woken-writes",
+        ),
+        limit_s=2400,
+    ),
 )

@@ -68,4 +68,52 @@ _KILLS = (
     ),
 )
 
-FIGURES: tuple[Figure, ...] = (*_FAILPOINTS, *_KILLS)
+_LEADERSHIP = (
+    Figure(
+        name="leader-changes",
+        promise="leader changes: kill, SIGTERM, SIGSTOP, late write, cut line; clocks 10 min off",
+        comparison=">=",
+        target=100,
+        unit="",
+        command="make chaos",
+        promises=(10, 50),
+    ),
+    Figure(
+        name="leader-late-requests",
+        promise="most requests that arrived after their sender's lease in one leader change",
+        comparison="<=",
+        target=1,
+        unit="requests",
+        command="make chaos",
+        promises=(10,),
+    ),
+    Figure(
+        name="leader-stale-writes",
+        promise="writes of a replica without the lease that the API server accepted",
+        comparison="==",
+        target=0,
+        unit="writes",
+        command="make chaos",
+        promises=(10, 50),
+    ),
+    Figure(
+        name="leader-takeover-seconds",
+        promise="slowest take-over, with the lease as it is delivered",
+        comparison="<=",
+        target=20,
+        unit="s",
+        command="make chaos",
+        promises=(10,),
+    ),
+    Figure(
+        name="leader-woken-writes",
+        promise="writes of a woken leader before it had looked at the lease",
+        comparison="==",
+        target=0,
+        unit="writes",
+        command="make chaos",
+        promises=(11,),
+    ),
+)
+
+FIGURES: tuple[Figure, ...] = (*_FAILPOINTS, *_KILLS, *_LEADERSHIP)
