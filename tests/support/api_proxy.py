@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import secrets
@@ -72,6 +73,7 @@ class ApiProxy:
         self._listener: asyncio.Server | None = None
         self._watches: dict[int, asyncio.Future[bytes]] = {}
         self._silences = 0
+        self._numbers = itertools.count()
         self._deaf_watches = 0
         self._silent = False
         self._asked: dict[tuple[str, str, str], tuple[float, float]] = {}
@@ -197,7 +199,7 @@ class ApiProxy:
     def _note(self, request: web.BaseRequest) -> Record:
         query = dict(request.query)
         call = Call(
-            index=len(self.calls),
+            index=next(self._numbers),
             method=request.method,
             path=request.path,
             query=query,

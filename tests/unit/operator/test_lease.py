@@ -116,6 +116,23 @@ async def test_an_api_server_that_is_away_costs_the_right_in_time() -> None:
     assert not first.may_write()
 
 
+async def test_a_failed_renewal_is_tried_again_soon_but_not_before_it_is_wanted() -> None:
+    api, time = ObjectApi(), Time()
+    first = candidate(api, "first", time)
+    await first._round()
+    calm = first._pause()
+    first._fault = KubeError(500, "InternalError", "")
+    assert first._pause() == calm / 4
+    first._fault = KubeError(429, "TooManyRequests", "", retry_after_s=3.0)
+    assert first._pause() == 3.0
+    api.away = True
+    await first._round()
+    assert first._fault is not None
+    api.away = False
+    await first._round()
+    assert first._pause() == calm
+
+
 async def test_running_ends_when_a_lease_once_held_is_lost() -> None:
     api, time = ObjectApi(), Time()
     start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -167,3 +167,13 @@ async def test_a_key_is_not_tried_again_before_the_api_server_wants_it() -> None
     await run(subject, lambda: len(passes) == 2)
     # Timers of the loop may be a clock's tick early.
     assert passes[1] - passes[0] > 0.99
+
+
+def test_who_is_told_when_to_come_does_not_wait_ever_longer() -> None:
+    async def never(_key: str) -> None:
+        return None
+
+    subject = worker(never)
+    asked = KubeError(429, "TooManyRequests", "later", retry_after_s=1.0)
+    assert all(1.0 <= subject._delay_after(asked, "a") <= 1.2 for _ in range(20))
+    assert subject._delay_after(KubeError(500, "InternalError", ""), "a") <= 0.2

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from fleetward_api.resources import TenantStatus
+from fleetward_api.resources.condition import Condition
 from fleetward_kube import KubeClient
 from fleetward_operator.core.events import Announcement
 from fleetward_operator.edges.events import REPEAT_AFTER_S, EventRecorder
@@ -42,6 +43,28 @@ async def test_an_equal_status_is_not_written() -> None:
     same = TenantStatus(keys=1)
     assert await statuses.write(TENANT, before=same, after=TenantStatus(keys=1)) is None
     assert api.writes == []
+
+
+async def test_conditions_of_others_and_their_order_are_no_reason_to_write() -> None:
+    api = ObjectApi()
+    statuses = StatusWriter(
+        cast("KubeClient", api), writer(api), OwnWrites(lambda: 0.0), clock=lambda: 0.0
+    )
+
+    def told(*kinds: str) -> TenantStatus:
+        return TenantStatus(
+            conditions=tuple(
+                Condition(type=kind, status="True", reason="KeysWork", message="") for kind in kinds
+            )
+        )
+
+    after = told("Ready", "KeysReady")
+    for before in (told("Ready", "KeysReady", "Counted"), told("Counted", "KeysReady", "Ready")):
+        assert await statuses.write(TENANT, before=before, after=after) is None
+        assert api.writes == []
+    # One of ours that is missing is.
+    await statuses.write(TENANT, before=told("Ready", "Counted"), after=after)
+    assert len(api.writes) == 1
 
 
 async def test_a_storm_of_changes_becomes_one_a_second() -> None:

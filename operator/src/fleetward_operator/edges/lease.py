@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from fleetward_kube import KubeClient, KubeError
+from fleetward_kube.backoff import not_before
 from fleetward_operator.edges.kinds import collection_path, object_path
 
 LEASE_NAME = "fleetward-operator"
@@ -25,6 +26,7 @@ FIELD_MANAGER = "fleetward-lease"
 
 RELEASE_ATTEMPTS = 3
 _ROUNDING_S = 0.01
+_RETRIES = 4
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class Leadership:
         self._path = object_path("Lease", terms.namespace, LEASE_NAME)
         self._renewed_at: float | None = None
         self._over = False
+        self._fault: KubeError | None = None
         self._seen_version = ""
         self._seen_at = 0.0
         self._lease: dict[str, Any] | None = None
@@ -112,7 +115,13 @@ class Leadership:
                 return
 
     def _pause(self) -> float:
-        """Seconds until the next round: not later than when another's lease will have run out."""
+        """Seconds until the next round.
+
+        Sooner after a fault while we hold the lease, but not before the API server wants us; not
+        later than when another's lease will have run out.
+        """
+        if self._fault is not None and self._renewed_at is not None:
+            return not_before(self._fault, self._terms.retry_s / _RETRIES)
         if self._renewed_at is not None or not self._seen_version:
             return self._terms.retry_s
         left = self._seen_at + self._terms.duration_s - self._clocks.monotonic()
@@ -120,6 +129,7 @@ class Leadership:
 
     async def _round(self) -> None:
         """One attempt to get or keep the lease; faults only cost time."""
+        self._fault = None
         sent_at = self._clocks.monotonic()
         try:
             lease = await self._read()
@@ -132,6 +142,7 @@ class Leadership:
                 return
         except KubeError as error:
             logger.warning("the lease could not be renewed: %s", error)
+            self._fault = error
             return
         # A term that ran out while the answer was on its way must not come back to life.
         self.may_write()

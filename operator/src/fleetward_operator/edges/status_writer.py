@@ -7,6 +7,7 @@ from typing import Any
 
 from fleetward_api.resources.base import ApiModel
 from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.core.own_status import own_status
 from fleetward_operator.edges.kinds import object_path
 from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.store import trim_object
@@ -48,7 +49,7 @@ class StatusWriter:
         manager: str = STATUS,
         guarded: bool = False,
     ) -> float | None:
-        """Write `after` unless it equals `before`.
+        """Write `after` unless it equals `before` in what is ours.
 
         Args:
             item: the object as it was observed.
@@ -65,7 +66,8 @@ class StatusWriter:
         Raises:
             KubeError: 409, it is another object by now; or the API server refused.
         """
-        if after == before:
+        kind = item["kind"]
+        if own_status(kind, after) == own_status(kind, before):
             return None
         metadata = item["metadata"]
         wait = 0.0 if guarded else self._take(metadata["uid"])
@@ -136,4 +138,5 @@ def _means_the_same(live: dict[str, Any], seen: dict[str, Any], before: ApiModel
         status = type(before).model_validate(live.get("status") or {}, by_alias=True)
     except ValueError:
         return False
-    return status == before
+    kind = str(seen["kind"])
+    return own_status(kind, status) == own_status(kind, before)

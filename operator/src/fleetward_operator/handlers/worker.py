@@ -20,6 +20,7 @@ Reconcile = Callable[[str], Awaitable[float | None]]
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 30.0
+SPREAD_S = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Worker:
             logger.log(
                 logging.INFO if retryable else logging.WARNING, "%s %s: %s", self.kind, key, fault
             )
-            self.queue.add_later(key, not_before(fault, self._delay(key)))
+            self.queue.add_later(key, self._delay_after(fault, key))
             return "retry"
         except Exception:
             # One object's surprise must not end the work on all others.
@@ -84,6 +85,11 @@ class Worker:
         if again is not None:
             self.queue.add_later(key, again)
         return "ok"
+
+    def _delay_after(self, fault: Exception, key: str) -> float:
+        # Who is told when to come again comes then: to wait ever longer as well helps nobody.
+        asked_s = not_before(fault, 0.0)
+        return asked_s + self._rng.uniform(0.0, SPREAD_S) if asked_s else self._delay(key)
 
     def _delay(self, key: str) -> float:
         count = self._failures.get(key, 0)
