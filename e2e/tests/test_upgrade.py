@@ -79,9 +79,15 @@ def test_helm_test_passes(place: Place, cluster: Cluster, full: bool) -> None:
         record("helm-test-passed", int("Failed" not in told and passed > 0))
     assert "Failed" not in told
     assert "fleetward-check" in told
-    assert not cluster.exists("pod", "fleetward-check", namespace=NAMESPACE)
-    assert not cluster.exists("serviceaccount", "fleetward-test", namespace=NAMESPACE)
-    assert not cluster.exists("clusterrole", "fleetward-test")
+    for kind, name in (("pod", "check"), ("serviceaccount", "test"), ("clusterrole", "test")):
+        eventually(
+            lambda kind=kind, name=name: (
+                not cluster.exists(  # type: ignore[misc]
+                    kind, f"fleetward-{name}", namespace=NAMESPACE
+                )
+            ),
+            what=f"the test's {kind} gone",
+        )
 
 
 @pytest.mark.timeout(1200)
