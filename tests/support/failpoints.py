@@ -17,6 +17,7 @@ How = Literal["kill", "pause", "expire"]
 Strike = Callable[["Point"], Awaitable[Answer | None]]
 
 _UID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_POD = re.compile(r"(?<=/pods/demo-)[0-9a-z]+-[0-9a-z]+")
 _NO_WRITES = ("/leases", "/tokenreviews")
 
 
@@ -76,7 +77,7 @@ class Failpoints:
 
     def name(self, call: Call) -> str:
         """What a call is, in words that are the same in every run."""
-        path = _UID.sub("UID", call.path)
+        path = _POD.sub("POD", _UID.sub("UID", call.path))
         for real, mask in self.masks.items():
             path = path.replace(real, mask)
         kind = "WATCH" if call.is_watch else call.method

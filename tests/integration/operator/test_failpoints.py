@@ -26,8 +26,7 @@ async def test_interrupted_at_any_call_it_ends_as_if_undisturbed(
     """Each call as it was really made, before and after it, killed and late."""
     rng = random.Random(f"{seed()}/{name}")  # noqa: S311 - where to strike
     async with open_stage(world, api_server, tmp_path) as stage:
-        budget_s = None if is_full() else 0.0
-        report = await sweep(stage, STORIES[name](), rng=rng, budget_s=budget_s)
+        report = await sweep(stage, STORIES[name](), rng=rng, whole=is_full())
     logger.warning("%s", report)
     if is_full():
         record(f"failpoints-{name}-not-converged", len(report.failed), str(report))

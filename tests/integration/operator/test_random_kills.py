@@ -25,13 +25,13 @@ async def test_killed_during_a_rollout_it_converges_and_leaves_no_strays(
         await rollout.killed(kills, services=services, steps=steps)
         stage.start()
         last_kill_at = time.monotonic()
-        await wait_for(rollout.converged, what="convergence", within_s=120)
+        await wait_for(rollout.converged, what="convergence", within_s=200)
         seconds = time.monotonic() - last_kill_at
         stage.kill()
         before = await rollout.generations()
         await rollout.killed(idle_kills, services=services, steps=0)
         stage.start()
-        await wait_for(rollout.converged, what="convergence", within_s=120)
+        await wait_for(rollout.converged, what="convergence", within_s=200)
         after = await rollout.generations()
         orphans, others = await rollout.strays()
     changed = [key for key in after if before.get(key) != after[key]]
