@@ -18,4 +18,13 @@ FIGURES: tuple[Figure, ...] = (
     _figure(
         "bombs-read-beyond-limit-kib", "Read of a body beyond its limit", 64, "KiB", 36, how="<="
     ),
+    _figure("streams-2000-completed", "Of 2,000 streams at once, complete", 2000, "streams", 33),
+    _figure("slow-reader-memory-mib", "Memory that 200 slow readers cost", 64, "MiB", 33, how="<="),
+    _figure(
+        "slow-reader-p99-ratio", "p99 between tokens beside them, over alone", 1.1, "", 33, how="<="
+    ),
+    _figure("spoofs-effective", "Spoofs that changed tenant or cache", 0, "of 500", 38),
+    _figure(
+        "config-mutations-downtime", "Requests refused under 100 broken objects", 0, "requests", 48
+    ),
 )

@@ -23,7 +23,7 @@ FRAMING = 8 << 10
 """Head, sizes of chunks and records of TLS: read, but no part of the body."""
 
 MEMORY_MIB = 32
-TLS_READ = 256 << 10
+TLS_READ = 264 << 10
 """What the TLS layer reads at a time, still encrypted; that port is only the operator's."""
 
 ROUTES = (

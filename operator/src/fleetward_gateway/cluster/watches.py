@@ -91,14 +91,14 @@ def build_watches(
         "own keys": (named("secrets", "fleetward-gateway-keys"), view.on_own_keys),
     }
     for name, (informer, callback) in wanted.items():
-        informer.subscribe(_guarded(callback, view, f"watch of {name}"))
+        informer.subscribe(guarded(callback, view, f"watch of {name}"))
     return Watches({name: informer for name, (informer, _) in wanted.items()})
 
 
-def _guarded(callback: Callback, view: ClusterView, kind: str) -> Callback:
+def guarded(callback: Callback, view: ClusterView, kind: str) -> Callback:
     """The callback, whose own failure is a named fault of the object and not only a log line."""
 
-    def guarded(key: str, old: KubeObject | None, new: KubeObject | None) -> None:
+    def told(key: str, old: KubeObject | None, new: KubeObject | None) -> None:
         try:
             callback(key, old, new)
         except Exception:
@@ -107,4 +107,4 @@ def _guarded(callback: Callback, view: ClusterView, kind: str) -> Callback:
         else:
             view.readable(kind, key)
 
-    return guarded
+    return told

@@ -23,6 +23,7 @@ from fleetward_gateway.server.framing import declared_length, fault_of_head, fra
 
 MAX_HEAD_BYTES: Final = 1 << 16
 HEAD_S: Final = 15.0
+LATE_S: Final = 1.0
 LINGER_S: Final = 1.0
 """Seconds between a refusal and the close under a client that may still be sending its body: a
 close with unread bytes resets the connection, and a reset may overtake the refusal."""
@@ -42,6 +43,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     _head_open = True
     _head_bytes = 0
+    _head_due = 0.0
     _body_bytes = 0
     _unanswered = 0
     _since_body = 0
@@ -263,7 +265,8 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _arm(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
+        self._head_due = self.loop.time() + HEAD_S
+        self._head_timer = self.loop.call_at(self._head_due, self._too_slow)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:
@@ -272,8 +275,9 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
-        if self._unanswered:
-            # Stray bytes came after a request that is still being answered: not a slow head.
+        if self._unanswered or self.loop.time() > self._head_due + LATE_S:
+            # Stray bytes came after a request that is still being answered, or we were held up
+            # ourselves and have not read what is there: not a slow head.
             self._arm()
         else:
             self.transport.abort()
