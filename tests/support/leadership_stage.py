@@ -153,7 +153,7 @@ class Stage:
         for replica in self.replicas:
             if not replica.running:
                 self.start(replica)
-            await until(lambda: self._is_ready(replica), within_s=90, what=f"{replica.name} ready")  # noqa: B023
+            await until(lambda: self._is_ready(replica), within_s=150, what=f"{replica.name} ready")  # noqa: B023
         await until(self.leader, within_s=60, what="a leader")
         # The one in waiting has to have seen the lease.
         await asyncio.sleep(2 * self.timings.lease_retry)
@@ -267,7 +267,7 @@ class Stage:
         """Wait until another holds the lease; seconds from now on."""
         began = time.monotonic()
         while await self.holder() in {replica.identity, ""}:
-            if time.monotonic() - began > 60:
+            if time.monotonic() - began > 120:
                 raise AssertionError(f"nobody took over from {replica.name}")
             await asyncio.sleep(LOOK_EVERY_S)
         took_s = time.monotonic() - began
