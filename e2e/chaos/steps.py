@@ -138,7 +138,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         name="engine-under-fire",
-        tests=("tests/integration/engine",),
+        tests=("tests/integration/engine", "tests/unit/engine_server/test_half_done.py"),
         figures=(
             "engine-stream-end-seconds",
             "engine-unready-seconds",
@@ -147,6 +147,7 @@ STEPS: tuple[Step, ...] = (
             "hang-false-alarms",
             "drop-clients-left",
             "drop-freed-seconds",
+            "admin-half-applied",
         ),
         limit_s=2400,
     ),

@@ -19,4 +19,5 @@ FIGURES: tuple[Figure, ...] = (
     _figure("hang-false-alarms", "saturated or paused: liveness never fails", "==", 0, "", 31),
     _figure("drop-clients-left", "left of 1,000 connect-and-drop clients", "==", 0, "", 32),
     _figure("drop-freed-seconds", "clients leave: slots and KV are free", "<=", 1, "s", 32),
+    _figure("admin-half-applied", "admin calls cut off at any byte: changed", "==", 0, "", 48),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fleetward_api.admin import WIRE_VERSIONS
 from fleetward_api.bundle import BundlePush, PolicyBundle
 from fleetward_api.floors import Floors, merge_floors
 from fleetward_api.scope import Scope
@@ -106,6 +107,11 @@ def _unsupported(bundle: PolicyBundle, *, service_uid: str) -> Refuse | None:
     if bundle.service.uid != service_uid:
         message = f"The bundle is for service uid {bundle.service.uid}, this is {service_uid}."
         return Refuse(400, "wrong_service", message)
+    # A later version may narrow in ways that this one would read past.
+    if bundle.wire_version not in WIRE_VERSIONS:
+        spoken = ", ".join(map(str, WIRE_VERSIONS))
+        message = f"The bundle's wireVersion is {bundle.wire_version}; spoken: {spoken}."
+        return Refuse(400, "unknown_wire_version", message)
     # A narrowing value must never be dropped in silence: that would widen who may reuse what.
     if bundle.isolation != "Tenant":
         message = f"isolation {bundle.isolation} is not supported by this engine: use Tenant."
