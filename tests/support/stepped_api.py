@@ -55,17 +55,11 @@ class SteppedWriter:
         return await self._api.request("PUT", path, body=manifest)
 
     async def delete(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        *,
-        seen: Mapping[str, Any] | None = None,
-        uid: str = "",
+        self, kind: str, namespace: str, name: str, *, seen: Mapping[str, Any]
     ) -> dict[str, Any]:
         """As `Writer.delete`."""
-        metadata = seen["metadata"] if seen else {"uid": uid}
-        body = {"preconditions": {"uid": metadata["uid"]}}
+        metadata = seen["metadata"]
+        body = {"preconditions": {key: metadata[key] for key in ("uid", "resourceVersion")}}
         return await self._api.request("DELETE", object_path(kind, namespace, name), body=body)
 
 

@@ -1,0 +1,1 @@
+"""A fleet under purges, small enough to visit every state of it."""
