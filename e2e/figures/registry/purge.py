@@ -14,4 +14,28 @@ FIGURES: tuple[Figure, ...] = (
         command=_CHAOS,
         promises=(44,),
     ),
+    Figure(
+        name="purge-violations",
+        promise="purges explored in every order of events: states that break S1-S4, L1 or E1",
+        comparison="==",
+        target=0,
+        unit="states",
+        command=_CHAOS,
+    ),
+    Figure(
+        name="purge-states-explored",
+        promise="purges explored: different states, each bound exhausted",
+        comparison=">=",
+        target=150_000,
+        unit="states",
+        command=_CHAOS,
+    ),
+    Figure(
+        name="purge-mutants-missed",
+        promise="faults put into the transition of purges: not found",
+        comparison="==",
+        target=0,
+        unit="mutants",
+        command=_CHAOS,
+    ),
 )
