@@ -154,4 +154,26 @@ STEPS: tuple[Step, ...] = (
         ),
         limit_s=2400,
     ),
+    Step(
+        name="api-server-trouble",
+        tests=("tests/integration/operator/test_api_server_trouble.py",),
+        figures=(
+            *("refused-lost-requests", "refused-life-faults", "refused-unready-seconds"),
+            *("refused-reconnect-seconds", "refused-caught-up-seconds", "relist-status-writes"),
+            *("silent-watch-detected-seconds", "silent-unready-seconds"),
+            *("silent-caught-up-seconds", "silent-lost-requests"),
+            *("expired-watch-differences", "expired-watch-life-faults"),
+        ),
+        limit_s=1500,
+    ),
+    Step(
+        name="api-server-answers",
+        tests=("tests/integration/operator/test_api_server_trouble_answers.py",),
+        figures=(
+            *("throttled-early-calls", "throttled-life-faults", "throttled-times-normal"),
+            *("failing-lost-services", "failing-converged-seconds"),
+            *("foreign-lost-updates", "foreign-write-amplification", "idle-fleet-writes"),
+        ),
+        limit_s=1500,
+    ),
 )
