@@ -114,6 +114,18 @@ async def test_lost_floors_are_said_and_not_made_up() -> None:
         await kept.raise_floor(ALPHA)
 
 
+async def test_lost_floors_begin_again_above_what_this_process_saw() -> None:
+    api = ObjectApi()
+    kept = floors(api)
+    await kept.start_over(Floors())
+    before = await kept.raise_floor(ALPHA)
+    del api.objects[f"{CONFIGMAPS}/{FLOORS}"]
+    assert await kept.read() is None
+    after = await kept.start_over(Floors(tenants={"beta": 4}))
+    assert after.floors.tenants == {"alpha": 1, "beta": 4}
+    assert after.floors.version > before.floors.version
+
+
 async def test_evidence_is_one_chain() -> None:
     api = ObjectApi()
     first, second = await store(api, "one"), await store(api, "two")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fleetward_api.bundle import PolicyBundle
 from fleetward_api.floors import Floors, merge_floors
@@ -14,7 +16,7 @@ from fleetward_operator.manifests.bundle import BUNDLE_KEY
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The largest floors and epoch that any service's ConfigMap still tells."""
+    """The largest floors and epoch that services' ConfigMaps and purges still tell."""
 
     floors: Floors
     epoch: int
@@ -29,6 +31,8 @@ def told_by_bundles(store: Store) -> Told:
         bundle = _bundle_in(text) if text else None
         if bundle is not None:
             floors, epoch = merge_floors(floors, bundle.floors), max(epoch, bundle.epoch)
+    for key in store.keys("CachePurge"):
+        floors = merge_floors(floors, _raised_by(store.get("CachePurge", key) or {}))
     return Told(floors, epoch)
 
 
@@ -49,9 +53,19 @@ async def settle_floors(
         return fleet.epoch, False
     epoch = fleet.epoch if fresh_epoch else await secrets.rotate_epoch(fleet.epoch)
     told = told_by_bundles(fleet.store).floors
-    first = told.model_copy(update={"version": told.version + 1}) if told.version else Floors()
+    known = told != Floors()
+    first = told.model_copy(update={"version": told.version + 1}) if known else Floors()
     await fleet.floors.start_over(first)
     return epoch, not fresh_epoch
+
+
+def _raised_by(purge: Mapping[str, Any]) -> Floors:
+    """The floor that a purge says it raised; bundles may be some seconds behind it."""
+    tenant = (purge.get("spec") or {}).get("tenant")
+    floor = (purge.get("status") or {}).get("floor")
+    if not isinstance(tenant, str) or not tenant or not isinstance(floor, int) or floor < 1:
+        return Floors()
+    return Floors(tenants={tenant: floor})
 
 
 def _bundle_in(text: str) -> PolicyBundle | None:

@@ -38,6 +38,7 @@ class FloorsStore:
         self._namespace = namespace
         self._lock = asyncio.Lock()
         self._current: StoredFloors | None = None
+        self._known = Floors()
 
     @property
     def current(self) -> StoredFloors:
@@ -58,6 +59,8 @@ class FloorsStore:
         found = await self._get()
         stored = _parse(found) if found else None
         before, self._current = self._current, stored
+        if stored is not None:
+            self._known = merge_floors(self._known, stored.floors)
         if stored is None or before is None:
             return stored
         merged = merge_floors(before.floors, stored.floors)
@@ -69,8 +72,14 @@ class FloorsStore:
         return stored
 
     async def start_over(self, floors: Floors) -> StoredFloors:
-        """Write floors where there are none, or none that can be read."""
+        """Write floors where there are none, or none that can be read.
+
+        What this process has seen of the lost ones is in them, whoever else forgot.
+        """
         async with self._lock:
+            if self._known.version:
+                floors = merge_floors(floors, self._known)
+                floors = floors.model_copy(update={"version": floors.version + 1})
             found = await self._get()
             manifest = self._manifest(floors, version="")
             if found is None:
@@ -139,6 +148,7 @@ class FloorsStore:
         if taken is None:
             raise StateLost(f"ConfigMap {FLOORS} came back unreadable")
         self._current = taken
+        self._known = merge_floors(self._known, taken.floors)
         return taken
 
     async def _get(self) -> dict[str, Any] | None:

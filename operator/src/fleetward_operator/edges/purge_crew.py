@@ -104,6 +104,7 @@ class PurgeCrew:
             if member.standing in SETTLED:
                 continue
             pod = self._pod(member) or await self._confirm(member)
+            pod = pod or self._fleet.store.ended_pod(member.uid)
             if pod is None:
                 why = "its pod is gone and nobody said how its containers ended"
                 events.append(Vanished(uid=member.uid, why=why))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ KubeObject = dict[str, Any]
 Callback = Callable[[str, KubeObject | None, KubeObject | None], None]
 OURS = "app.kubernetes.io/managed-by=fleetward"
 PARTS = "app.kubernetes.io/part-of=fleetward"
+
+LAST_WORDS_KEPT = 4096
 
 RESOURCES = ("InferenceService", "CachePolicy", "Tenant", "CachePurge")
 CHILDREN = (
@@ -90,6 +93,7 @@ class Store:
         self._own_writes = own_writes
         self._pods: dict[str, PodSeen] = {}
         self._pods_of: dict[str, dict[str, PodSeen]] = {}
+        self._last_words: OrderedDict[str, PodSeen] = OrderedDict()
         self.informers: dict[str, Informer] = {
             kind: Informer(client, collection_path(kind), trim=trim_object) for kind in RESOURCES
         }
@@ -147,6 +151,13 @@ class Store:
         """Whether a pod counts as a gateway."""
         return pod.component == GATEWAY_COMPONENT and pod.namespace == self._release_namespace
 
+    def ended_pod(self, uid: str) -> PodSeen | None:
+        """A pod that is gone, where the kubelet had said how its containers ended.
+
+        One that was on its way out before a purge can't be held, but its last words are as good.
+        """
+        return self._last_words.get(uid)
+
     def pods(self) -> tuple[PodSeen, ...]:
         """All pods of ours."""
         return tuple(self._pods.values())
@@ -165,6 +176,10 @@ class Store:
     def _index_pod(self, key: str, old: KubeObject | None, new: KubeObject | None) -> None:
         if old is not None:
             before = self._pods.pop(key, None)
+            if before is not None and before.ended and new is None:
+                self._last_words[before.uid] = before
+                if len(self._last_words) > LAST_WORDS_KEPT:
+                    self._last_words.popitem(last=False)
             if before is not None and before.service:
                 siblings = self._pods_of.get(f"{before.namespace}/{before.service}", {})
                 siblings.pop(key, None)
