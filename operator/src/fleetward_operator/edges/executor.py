@@ -40,6 +40,7 @@ from fleetward_operator.manifests.manifest import Manifest
 from fleetward_operator.manifests.names import bundle_name
 
 REMEMBERED = 4096
+BOUNCED_S = 0.2
 REFUSALS = frozenset({400, 403, 422})
 ATTEMPTS = 5
 """How often a child that others write at the same moment is decided upon anew in one pass."""
@@ -124,6 +125,9 @@ class Executor:
             try:
                 return await self._apply(action, owner, outcome)
             except KubeError as error:
+                if error.conflict and attempt == ATTEMPTS and action.why == "Drifted":
+                    await self._note_bounce(action, owner, outcome)
+                    return False
                 if not error.conflict or attempt == ATTEMPTS:
                     raise
                 # Someone wrote it since we looked, as a controller does its status.
@@ -182,6 +186,18 @@ class Executor:
     async def _is_foreign(self, manifest: Manifest, owner: Owner) -> bool:
         found = await self._get(manifest["kind"], owner.namespace, manifest["metadata"]["name"])
         return found is not None and controller_uid(found) != owner.uid
+
+    async def _note_bounce(self, action: ApplyChild, owner: Owner, outcome: Outcome) -> None:
+        """A revert that others' writes never let through counts as one: it is as dear to send."""
+        manifest, label = action.manifest, _label(action.manifest)
+        child = (manifest["kind"], f"{owner.namespace}/{manifest['metadata']['name']}")
+        contest = self._contests.get(child, Contest())
+        if add_revert(contest, now=self._clock()).begins:
+            outcome.announcements += await self._describe_drift(action, label, contest)
+        self._note_revert(child, contest)
+        wait_s = wait_before_revert(self._contests[child], now=self._clock())
+        due_s = max(BOUNCED_S, wait_s)
+        outcome.look_again_s = min(due_s, outcome.look_again_s or due_s)
 
     def _note_revert(self, child: tuple[str, str], contest: Contest) -> None:
         self._contests[child] = add_revert(contest, now=self._clock())
