@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -262,7 +263,9 @@ class World:
                     namespace=metadata["namespace"],
                 )
         for namespace in (self.apps, self.release, self.keys):
-            await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}")
+            # Some tests have deleted it themselves.
+            with contextlib.suppress(KubeError):
+                await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}")
 
         async def no_pod_is_left() -> bool:
             ours = "app.kubernetes.io/part-of=fleetward"

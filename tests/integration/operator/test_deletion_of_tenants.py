@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+from e2e.chaos.scale import is_full
 from e2e.cluster.apiserver import ApiServer
+from e2e.figures.record import record
 from fleetward_api.resources.metadata import ObjectMeta
 from fleetward_operator.core.tenant_deletion import BREAK_GLASS, FINALIZER
 from fleetward_operator.settings import Timings
@@ -93,6 +96,34 @@ async def test_its_cache_is_purged_first_and_the_evidence_stays(world: World) ->
         purges = await world.items("CachePurge", "")
         assert sorted(one["status"]["floor"] for one in purges) == [floor, floor + 1]
         assert len(member.orders) == 2
+
+
+async def test_tenants_deleted_together_each_leave_evidence(world: World) -> None:
+    names = [f"tenant-{number}" for number in range(20 if is_full() else 3)]
+    async with world.operator():
+        member = await one_engine(world)
+        member.blocks = 1
+        for name in names:
+            await world.create(tenant(name))
+        for name in names:
+            await held(world, name)
+        began = time.monotonic()
+        for name in names:
+            await world.delete("Tenant", name)
+        for name in names:
+            await gone(world, name)
+        took_s = time.monotonic() - began
+        purges = await world.items("CachePurge", "")
+        proved = {
+            one["spec"]["tenant"]
+            for one in purges
+            if one["status"]["phase"] == "Completed" and (await report(world, one)).ok
+        }
+    if is_full():
+        record("tenant-deletion", took_s, f"{len(names)} at once, one engine")
+        record("tenant-deletion-unproved", len(set(names) - proved), f"of {len(names)}")
+    assert proved == set(names)
+    assert len(purges) == len(names)
 
 
 async def test_a_silent_member_holds_it_no_longer_than_the_deadline(world: World) -> None:
