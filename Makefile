@@ -60,6 +60,10 @@ test-unit: venv ## Unit and property tests
 test-engine: venv ## The engine against Hugging Face transformers
 	@$(PY) -m pytest -q tests/engine
 
+.PHONY: test-fire
+test-fire: venv ## Gateway and engine processes under fire, in the short form of `make chaos`
+	@$(PY) -m pytest -q tests/fire
+
 .PHONY: test-integration
 test-integration: venv ## Everything that needs a real API server
 	@$(PY) -m pytest -q tests/integration
@@ -73,7 +77,7 @@ test: venv ## All that must pass
 	@$(PY) -m e2e.figures time test-seconds -- $(MAKE) --no-print-directory test-all
 
 .PHONY: test-all
-test-all: check test-unit test-engine test-integration test-e2e
+test-all: check test-unit test-fire test-engine test-integration test-e2e
 	@$(MAKE) --no-print-directory down
 
 # --- figures ----------------------------------------------------------------

@@ -131,7 +131,7 @@ async def test_no_route_reads_more_than_its_limit(
     await one(process, b'{"model":"m"}', 200)
     before, most = process.resident_mib(), 0
     for port, routes, context, limit in ports:
-        for route in routes:
+        for route in routes[:: 1 if is_full() else 5]:
             for framing, pieces, statuses in (
                 (f"content-length: {100 << 20}", [b"x" * (1 << 16)] * 160, {413}),
                 ("transfer-encoding: chunked", in_chunks(b"x" * (10 << 20)), ANY),

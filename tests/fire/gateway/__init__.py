@@ -1,0 +1,1 @@
+"""The gateway between dying engines and hostile clients."""
