@@ -47,12 +47,16 @@ class EngineProcess:
 
     async def says(self, path: str, *, timeout_s: float = 5.0) -> bool:
         """Whether a probe succeeds, as the kubelet asks: a new connection each time."""
+        return await self.status(path, timeout_s=timeout_s) == 200
+
+    async def status(self, path: str, *, timeout_s: float) -> int | None:
+        """The status a probe is answered with, None where no answer came in time."""
         url = f"http://127.0.0.1:{self.port}{path}"
         try:
             async with httpx.AsyncClient(timeout=timeout_s, verify=False) as http:  # noqa: S501
-                return (await http.get(url)).status_code == 200
+                return (await http.get(url)).status_code
         except httpx.TransportError:
-            return False
+            return None
 
     async def metrics(self) -> dict[str, float]:
         """Every series without labels by its short name, and `leaks` over all kinds."""
