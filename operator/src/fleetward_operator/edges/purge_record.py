@@ -46,7 +46,7 @@ class PurgeRecords:
     async def read(self, purge_uid: str) -> PurgeState | None:
         """The state of a running purge; None when there is none, or none that can be read."""
         found = await self.recall(purge_uid)
-        return found and found.state
+        return None if found is None else found.state
 
     async def recall(self, purge_uid: str) -> PurgeRecord | None:
         """All that is kept of a running purge; None as `read`."""
