@@ -27,6 +27,7 @@ LABELS = {
     "fleetward_operator_reconciles_total": {"kind", "result"},
     "fleetward_gateway_requests_total": {"code", "model", "tenant"},
     "fleetward_gateway_config_objects_invalid": {"kind"},
+    "fleetward_engine_leaks_total": {"kind"},
 }
 
 
@@ -44,7 +45,7 @@ def exposed(registries: Iterable[CollectorRegistry]) -> set[str]:
 def engine_counters() -> set[str]:
     """Names of the engine's counters, from its source: most show only while an engine runs."""
     text = Path(engine_metrics.__file__).read_text()
-    return {f"{engine_metrics.PREFIX}{name}_total" for name in re.findall(r'"([a-z_]+)"', text)}
+    return {f"{engine_metrics.PREFIX}{name}_total" for name in re.findall(r'["}]([a-z_]+)"', text)}
 
 
 def rules(manifests: list[Manifest]) -> list[dict[str, Any]]:
