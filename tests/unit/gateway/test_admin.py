@@ -165,6 +165,25 @@ async def test_a_changed_body_and_unknown_calls_are_refused(operator: Operator) 
         assert (await response.json())["error"]["code"] == "unknown_wire_version"
 
 
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+async def test_a_bundle_of_another_wire_version_is_refused(
+    operator: Operator, version: object
+) -> None:
+    member = operator.gateway.gateway.member
+    before = member.state()
+    bundle = GatewayBundle.of(Floors(version=7, tenants={"a": 7}))
+    body = json.loads(canonical_bytes(GatewayPush(bundle=bundle)))
+    assert body["bundle"]["wireVersion"] == 1
+    body["bundle"]["wireVersion"] = version
+    status, answer = await operator.call("PUT", "/policy", body)
+    error = json.loads(answer)["error"]
+    code = "unknown_wire_version" if version == 2 else "invalid_body"
+    assert (status, error["code"]) == (400, code)
+    assert "wireVersion" in error["message"]
+    assert member.state() == before
+    assert operator.gateway.gateway.view.floors.tenants == {}
+
+
 async def test_policy_raises_floors_and_acks_what_is_in_force(operator: Operator) -> None:
     async def push(floors: Floors) -> tuple[int, bytes]:
         bundle = GatewayBundle.of(floors)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from fleetward_api.admin import DrainReply, EvidencePage, MemberState, PurgeOrder
+from fleetward_api.admin import WIRE_VERSIONS, DrainReply, EvidencePage, MemberState, PurgeOrder
 from fleetward_api.bundle import BundleAck, GatewayBundle
 from fleetward_api.canonical import canonical_bytes, digest
 from fleetward_api.chain_log import ChainHead, ChainLog
@@ -76,8 +76,14 @@ class Member:
         """Take a bundle in force.
 
         Raises:
-            AdminError: 409, for one older than that in force, or another one of its generation.
+            AdminError: 400 for one of a wire version that is not spoken here, 409 for one older
+                than that in force, or another one of its generation.
         """
+        # A later version may fence in ways that this one would read past.
+        if bundle.wire_version not in WIRE_VERSIONS:
+            spoken = ", ".join(map(str, WIRE_VERSIONS))
+            message = f"the bundle's wireVersion is {bundle.wire_version}; spoken: {spoken}"
+            raise AdminError(400, "unknown_wire_version", message)
         if bundle.generation < self._generation:
             raise AdminError(409, "stale_generation", f"generation {self._generation} is in force")
         if bundle.generation == self._generation and self._digest not in {"", bundle.digest}:
