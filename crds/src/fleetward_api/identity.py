@@ -117,15 +117,15 @@ def mint_identity(claims: IdentityClaims, key: SigningKey) -> str:
 
 
 def verify_identity(
-    token: str | None, key: VerifyKey, *, service_uid: str, now: float, leeway: float = LEEWAY_S
+    token: str | None, *keys: VerifyKey, service_uid: str, now: float, leeway: float = LEEWAY_S
 ) -> IdentityClaims:
-    """Return the claims of a token that `key` signed for this service and that is still in time.
+    """Return the claims of a token for this service that is genuine and still in time.
 
     The caller then asks its `ReplayGuard` whether `request_id` is new.
 
     Args:
         token: value of the `Fleetward-Identity` header, None when absent.
-        key: the gateway's public key.
+        keys: the gateways' public keys; the token's `kid` names the one that must hold.
         service_uid: uid of the service this engine belongs to.
         now: seconds since the epoch.
         leeway: seconds by which the clocks of gateway and engine may differ.
@@ -136,7 +136,7 @@ def verify_identity(
     """
     if not token:
         raise IdentityError("missing", f"the request carries no {IDENTITY_HEADER} header")
-    payload = _authentic_payload(token, key)
+    payload = _authentic_payload(token, keys)
     claims = _claims(payload)
     if claims.service_uid != service_uid:
         raise IdentityError("wrong_service", "the identity token is for another service")
@@ -144,11 +144,12 @@ def verify_identity(
     return claims
 
 
-def _authentic_payload(token: str, key: VerifyKey) -> bytes:
+def _authentic_payload(token: str, keys: tuple[VerifyKey, ...]) -> bytes:
     segments = token.split(".")
     if len(token) > MAX_TOKEN_CHARS or len(segments) != 3 or not all(map(_is_base64url, segments)):  # noqa: PLR2004
         raise IdentityError("malformed", "the identity token is not a compact JWS")
-    if len(_decoded(segments[2])) != SIGNATURE_BYTES or segments[0] != _header_segment(key):
+    key = next((key for key in keys if segments[0] == _header_segment(key)), None)
+    if key is None or len(_decoded(segments[2])) != SIGNATURE_BYTES:
         raise IdentityError("forged", "the identity token is not signed by this fleet's gateway")
     try:
         return bytes(_JWS.decode(token, key.public_key, algorithms=[ALGORITHM]))

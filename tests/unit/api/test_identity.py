@@ -54,6 +54,27 @@ def _code(token: str | None, *, now: float = NOW) -> str:
     return caught.value.code
 
 
+def test_the_named_key_is_the_one_that_must_hold() -> None:
+    other, third = SigningKey.generate(), SigningKey.generate()
+    keys = (other.verify_key, KEY.verify_key)
+
+    def code(token: str) -> str:
+        try:
+            verify_identity(token, *keys, service_uid="svc-1", now=NOW)
+        except IdentityError as error:
+            return error.code
+        return ""
+
+    from_other = mint_identity(CLAIMS, other)
+    assert [code(TOKEN), code(from_other), code(mint_identity(CLAIMS, third))] == ["", "", "forged"]
+    # Signed by one, in the name of the other.
+    for named, signed in ((TOKEN, from_other), (from_other, TOKEN)):
+        head, payload, _ = named.split(".")
+        assert code(f"{head}.{payload}.{signed.rsplit('.', 1)[1]}") == "forged"
+    with pytest.raises(IdentityError, match="not signed by"):
+        verify_identity(TOKEN, service_uid="svc-1", now=NOW)
+
+
 def _b64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 

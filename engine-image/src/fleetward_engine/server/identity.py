@@ -77,13 +77,13 @@ class GatewayAuthenticator:
             message = f"The {IDENTITY_HEADER} header is missing: call the gateway, not the engine."
             raise _unauthorised("missing", message)
         try:
-            key = self._trust.current(self._clock()).gateway
+            keys = self._trust.current(self._clock()).gateways
         except TrustMissing as fault:
             raise unavailable(f"No gateway key: {fault}", code="trust_unavailable") from fault
         now = self._wall()
         try:
             claims = verify_identity(
-                header, key, service_uid=self._service_uid, now=now, leeway=LEEWAY_S
+                header, *keys, service_uid=self._service_uid, now=now, leeway=LEEWAY_S
             )
         except IdentityError as fault:
             raise _unauthorised(fault.code, str(fault)) from fault

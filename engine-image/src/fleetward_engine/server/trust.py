@@ -13,6 +13,8 @@ logger = logging.getLogger(__name__)
 
 RECHECK_S = 1.0
 FILES = ("operator.pub", "sealing.pub", "gateway.pub")
+OVERLAP_FILE = "gateway-overlap.pub"
+"""A second key of the gateways while theirs is being rotated; absent at other times."""
 
 
 class TrustMissing(Exception):
@@ -21,14 +23,14 @@ class TrustMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Who may give orders, whom to seal to, and who vouches for callers."""
+    """Who may give orders, whom to seal to, and who vouches for callers (two during a rotation)."""
 
     operator: VerifyKey
     sealing: SealingPublicKey
-    gateway: VerifyKey
+    gateways: tuple[VerifyKey, ...]
 
 
-Stamp = tuple[tuple[int, int], ...]
+Stamp = tuple[tuple[int, int] | None, ...]
 
 
 class TrustStore:
@@ -72,20 +74,37 @@ class TrustStore:
 
     def _look(self) -> Stamp:
         # stat follows the kubelet's symlink swap: a new target is a new inode.
-        stats = [(self._folder / name).stat() for name in FILES]
-        return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
+        marks: list[tuple[int, int] | None] = [_mark(self._folder / name) for name in FILES]
+        try:
+            marks.append(_mark(self._folder / OVERLAP_FILE))
+        except FileNotFoundError:
+            marks.append(None)
+        return tuple(marks)
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_ino
 
 
 def read_trust(folder: Path) -> Trust:
-    """Read the three public keys.
+    """Read the public keys.
 
     Raises:
-        OSError: a file is missing.
+        OSError: a file other than that of the overlap is missing.
         ValueError, KeyMalformed: a file holds no base64 of 32 raw key bytes.
     """
     operator, sealing, gateway = ((folder / name).read_text("ascii").strip() for name in FILES)
     return Trust(
         operator=VerifyKey.from_b64(operator),
         sealing=SealingPublicKey.from_b64(sealing),
-        gateway=VerifyKey.from_b64(gateway),
+        gateways=(VerifyKey.from_b64(gateway), *_overlap(folder)),
     )
+
+
+def _overlap(folder: Path) -> tuple[VerifyKey, ...]:
+    try:
+        text = (folder / OVERLAP_FILE).read_text("ascii")
+    except FileNotFoundError:
+        return ()
+    return (VerifyKey.from_b64(text.strip()),)

@@ -121,6 +121,13 @@ def keys_missing(message: str) -> Announcement:
     return Announcement(type="Warning", reason="KeysMissing", message=message)
 
 
+def keys_unreadable(message: str) -> Announcement:
+    """A Secret of the release's keys was spoilt while its keys were in use."""
+    return Announcement(
+        type="Warning", reason="KeysUnreadable", message=f"{message}; the keys in force stay."
+    )
+
+
 def tenant_purged(purge: str, digest: str) -> Announcement:
     """A deleted tenant's cache was purged."""
     message = f"Its cache was purged: CachePurge {purge}, evidence {digest}."

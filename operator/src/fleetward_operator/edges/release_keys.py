@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from fleetward_api.errors import KeyMalformed
 from fleetward_api.keys import SealingKey, SigningKey
@@ -19,19 +19,28 @@ from fleetward_operator.manifests.labels import release_labels
 OPERATOR_KEYS = "fleetward-operator-keys"
 GATEWAY_KEYS = "fleetward-gateway-keys"
 EPOCH_SECRET = "fleetward-cache-epoch"  # noqa: S105 - a name
+OVERLAP_ENTRY = "overlap.pem"
 SECRET_BYTES = 32
 
+Key = TypeVar("Key")
 Entropy = Callable[[int], bytes]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReleaseKeys:
-    """The keys in memory. `digest` keys the digests by which scopes are named."""
+    """The keys in memory.
+
+    Attributes:
+        digest: keys the digests by which scopes are named.
+        gateway: gateways sign identities with it.
+        gateway_overlap: signs nothing, and is trusted beside `gateway` while that one is rotated.
+    """
 
     signing: SigningKey
     sealing: SealingKey
     digest: bytes
     gateway: SigningKey
+    gateway_overlap: SigningKey | None = None
 
     @property
     def public(self) -> PublicKeys:
@@ -40,6 +49,9 @@ class ReleaseKeys:
             operator=self.signing.verify_key.to_b64(),
             sealing=self.sealing.public.to_b64(),
             gateway=self.gateway.verify_key.to_b64(),
+            gateway_overlap=self.gateway_overlap.verify_key.to_b64()
+            if self.gateway_overlap
+            else "",
         )
 
 
@@ -81,19 +93,32 @@ class SecretStore:
         digest = _field(operator, OPERATOR_KEYS, "digest.key")
         if len(digest) != SECRET_BYTES:
             raise KeysUnreadable(f"Secret {OPERATOR_KEYS}: digest.key must hold 32 bytes")
-        gateway = await self._ensure(GATEWAY_KEYS, lambda: self._new_gateway_keys(digest))
-        try:
-            return ReleaseKeys(
-                signing=SigningKey.from_pem(_field(operator, OPERATOR_KEYS, "signing.pem")),
-                sealing=SealingKey.from_pem(_field(operator, OPERATOR_KEYS, "sealing.pem")),
-                digest=digest,
-                gateway=SigningKey.from_pem(_field(gateway, GATEWAY_KEYS, "signing.pem")),
-            )
-        except KeyMalformed as fault:
-            raise KeysUnreadable(
-                f"a key of the release cannot be read ({fault}): restore the Secret, or delete it "
-                "to have new keys made"
-            ) from fault
+        gateway = await self._ensure(
+            GATEWAY_KEYS, lambda: _gateway_data(SigningKey.generate(), digest=digest)
+        )
+        signing, overlap = _gateway_keys_of(gateway)
+        return ReleaseKeys(
+            signing=_key_of(operator, OPERATOR_KEYS, "signing.pem", read=SigningKey.from_pem),
+            sealing=_key_of(operator, OPERATOR_KEYS, "sealing.pem", read=SealingKey.from_pem),
+            digest=digest,
+            gateway=signing,
+            gateway_overlap=overlap,
+        )
+
+    async def follow_gateway_keys(self, known: ReleaseKeys) -> ReleaseKeys:
+        """`known` with the gateways' keys as their Secret holds them now: people rotate them.
+
+        A Secret that is gone is made again of the key in force, so that nobody is cut off.
+
+        Raises:
+            KeysUnreadable: the Secret holds something else.
+            KubeError: the API server refused.
+        """
+        gateway = await self._ensure(
+            GATEWAY_KEYS, lambda: _gateway_data(known.gateway, digest=known.digest)
+        )
+        signing, overlap = _gateway_keys_of(gateway)
+        return replace(known, gateway=signing, gateway_overlap=overlap)
 
     async def epoch(self, *, above: int = 0) -> tuple[Epoch, bool]:
         """The cache epoch, and whether it was made just now, as the number after `above`."""
@@ -145,9 +170,6 @@ class SecretStore:
             "digest.key": self._entropy(SECRET_BYTES),
         }
 
-    def _new_gateway_keys(self, digest: bytes) -> dict[str, bytes]:
-        return {"signing.pem": SigningKey.generate().to_pem(), "digest.key": digest}
-
     def _epoch_data(self, number: int) -> dict[str, bytes]:
         return {"epoch": str(number).encode(), "secret": self._entropy(SECRET_BYTES)}
 
@@ -161,6 +183,28 @@ def _epoch_of(secret: dict[str, Any]) -> Epoch:
     if len(raw) != SECRET_BYTES or number < 1:
         raise KeysUnreadable(f"Secret {EPOCH_SECRET}: needs an epoch from 1 and 32 secret bytes")
     return Epoch(number=number, secret=raw, version=secret["metadata"]["resourceVersion"])
+
+
+def _gateway_data(signing: SigningKey, *, digest: bytes) -> dict[str, bytes]:
+    return {"signing.pem": signing.to_pem(), "digest.key": digest}
+
+
+def _gateway_keys_of(secret: dict[str, Any]) -> tuple[SigningKey, SigningKey | None]:
+    def read(entry: str) -> SigningKey:
+        return _key_of(secret, GATEWAY_KEYS, entry, read=SigningKey.from_pem)
+
+    rotating = OVERLAP_ENTRY in (secret.get("data") or {})
+    return read("signing.pem"), read(OVERLAP_ENTRY) if rotating else None
+
+
+def _key_of(secret: dict[str, Any], name: str, entry: str, *, read: Callable[[bytes], Key]) -> Key:
+    try:
+        return read(_field(secret, name, entry))
+    except KeyMalformed as fault:
+        raise KeysUnreadable(
+            f"Secret {name}: {entry} cannot be read ({fault}): restore the Secret, or delete it to "
+            "have new keys made"
+        ) from fault
 
 
 def _field(secret: dict[str, Any], name: str, key: str) -> bytes:

@@ -40,11 +40,15 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKeys:
-    """Base64 of the raw public keys that every engine trusts."""
+    """Base64 of the raw public keys that every engine trusts.
+
+    `gateway_overlap` is trusted beside `gateway` while that one is rotated; "" at other times.
+    """
 
     operator: str
     sealing: str
     gateway: str
+    gateway_overlap: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,12 @@ def build_release_trust(keys: PublicKeys, *, namespace: str) -> Manifest:
 
 
 def _data(keys: PublicKeys) -> dict[str, str]:
-    return {
+    data = {
         "operator.pub": keys.operator,
         "sealing.pub": keys.sealing,
         "gateway.pub": keys.gateway,
     }
+    if keys.gateway_overlap:
+        # An entry of its own: engines of the version before read `gateway.pub` as one key.
+        data["gateway-overlap.pub"] = keys.gateway_overlap
+    return data
