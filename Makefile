@@ -61,7 +61,7 @@ test-engine: venv ## The engine against Hugging Face transformers
 	@$(PY) -m pytest -q tests/engine
 
 .PHONY: test-fire
-test-fire: venv ## Gateway and engine processes under fire, in the short form of `make chaos`
+test-fire: venv ## Engine and gateway as running servers, and the protocol, under fire (short form of `make chaos`)
 	@$(PY) -m pytest -q tests/fire
 
 .PHONY: test-integration

@@ -30,7 +30,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         name="purge-protocol",
-        tests=("tests/unit/operator/test_purge_states.py",),
+        tests=("tests/fire/purge/test_purge_states.py",),
         figures=("purge-violations", "purge-states-explored", "purge-mutants-missed"),
         limit_s=1800,
     ),
@@ -138,7 +138,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         name="engine-under-fire",
-        tests=("tests/integration/engine", "tests/unit/engine_server/test_half_done.py"),
+        tests=("tests/fire/engine", "tests/fire/engine_server/test_half_done.py"),
         figures=(
             "engine-stream-end-seconds",
             "engine-unready-seconds",

@@ -138,6 +138,30 @@ async def test_new_trust_is_picked_up_and_a_broken_folder_keeps_the_old(
     assert await refusal(engine, stale) == (401, "identity_forged")
 
 
+async def test_two_keys_of_the_gateway_are_trusted_for_as_long_as_both_are_mounted(
+    engine: RunningEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetward_engine.server.trust.RECHECK_S", 0.0)
+    old, new = engine.keys.gateway, SigningKey.generate()
+
+    async def taken() -> list[tuple[int, str]]:
+        tokens = [mint_identity(make_claims(), key) for key in (old, new)]
+        return [await refusal(engine, {IDENTITY_HEADER: token}) for token in tokens]
+
+    accepted, forged = (200, ""), (401, "identity_forged")
+    overlap = engine.trust / "gateway-overlap.pub"
+    assert await taken() == [accepted, forged]
+    overlap.write_text(new.verify_key.to_b64() + "\n")
+    assert await taken() == [accepted, accepted]
+    overlap.write_text("not a key")
+    assert await taken() == [accepted, accepted]
+    (engine.trust / "gateway.pub").write_text(new.verify_key.to_b64())
+    overlap.write_text(old.verify_key.to_b64())
+    assert await taken() == [accepted, accepted]
+    overlap.unlink()
+    assert await taken() == [forged, accepted]
+
+
 async def test_every_claim_reaches_the_caller_and_a_skewed_clock_replays_none(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,1 @@
+"""The deletion protocol, explored in every order of its events."""

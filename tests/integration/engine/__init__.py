@@ -1,1 +1,0 @@
-"""The engine's real process under fire."""
