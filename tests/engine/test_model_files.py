@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from gguf import GGUFWriter
 
 from fleetward_engine.config import EngineConfig
-from fleetward_engine.errors import ChatRefused, ConfigInvalid, ModelUnavailable, ModelUnsupported
+from fleetward_engine.errors import (
+    ChatRefused,
+    ConfigInvalid,
+    EngineError,
+    ModelUnavailable,
+    ModelUnsupported,
+)
 from fleetward_engine.factory import build_engine
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.gguf_loader import load_llama, read_config
@@ -19,56 +23,11 @@ from fleetward_engine.gguf_tokenizer import GgufTokenizer, chat_template_digest,
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.linear import Linear
 from fleetward_engine.models.llama import LlamaConfig, rope_tables
-from fleetward_engine.torch_factory import choose_dtype, count_blocks
+from fleetward_engine.torch_factory import choose_dtype, count_blocks, naming
 from tests.support.demo_model import URI, model_path
+from tests.support.gguf_files import tokenizer_metadata, write
 
 CPU = torch.device("cpu")
-_BYTES = [chr(byte) if 0x21 <= byte < 0x7F else chr(0x100 + byte) for byte in range(256)]
-BASE: dict[str, object] = {
-    "llama.block_count": 1,
-    "llama.context_length": 64,
-    "llama.embedding_length": 8,
-    "llama.attention.head_count": 2,
-    "llama.attention.layer_norm_rms_epsilon": 1e-5,
-}
-TENSORS = {
-    "token_embd": (258, 8),
-    "output_norm": (8,),
-    "blk.0.attn_norm": (8,),
-    "blk.0.attn_q": (8, 8),
-    "blk.0.attn_k": (8, 8),
-    "blk.0.attn_v": (8, 8),
-    "blk.0.attn_output": (8, 8),
-    "blk.0.ffn_norm": (8,),
-    "blk.0.ffn_gate": (12, 8),
-    "blk.0.ffn_up": (12, 8),
-    "blk.0.ffn_down": (8, 12),
-}
-
-
-def write(
-    path: Path,
-    *,
-    architecture: str = "llama",
-    metadata: dict[str, object] | None = None,
-    extra: tuple[str, ...] = (),
-    missing: str = "",
-) -> GgufFile:
-    writer = GGUFWriter(path, architecture)
-    for key, value in {**BASE, **(metadata or {})}.items():
-        add: Callable[..., None] = {
-            int: writer.add_uint32, float: writer.add_float32, str: writer.add_string,
-            bool: writer.add_bool, list: writer.add_array,
-        }[type(value)]  # fmt: skip
-        add(key, value)
-    for name, shape in {**TENSORS, **dict.fromkeys(extra, (8,))}.items():
-        if name != missing:
-            writer.add_tensor(f"{name}.weight", np.ones(shape, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return GgufFile(path)
 
 
 def load(file: GgufFile) -> None:
@@ -111,27 +70,60 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> No
         GgufFile(path)
 
 
-def test_a_truncated_model_is_refused(tmp_path: Path) -> None:
+def test_a_model_cut_anywhere_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
-    write(path)
-    path.write_bytes(path.read_bytes()[:-3000])
-    with pytest.raises(ModelUnavailable, match="can't be read as GGUF"):
+    write(path, metadata=tokenizer_metadata())
+    whole = path.read_bytes()
+    for size in range(1, len(whole) - 64, 257):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ModelUnavailable, match=r"m\.gguf can't be read as GGUF"):
+            GgufFile(path)
+
+
+def test_a_length_that_no_file_has_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write(path, metadata={"tokenizer.ggml.token_type": [1, 2, 3]})
+    length = (3).to_bytes(8, "little") + (1).to_bytes(4, "little")
+    whole = path.read_bytes()
+    assert whole.count(length) == 1
+    path.write_bytes(whole.replace(length, b"\xff" * 7 + b"\x0f" + length[8:]))
+    with pytest.raises(ModelUnavailable, match="bytes are missing"):
         GgufFile(path)
 
 
-def tokenizer_metadata(**changes: object) -> dict[str, object]:
-    tokens = [*_BYTES, "<|end|>", "Ab"]
-    values: dict[str, object] = {
-        "model": "gpt2",
-        "pre": "gpt-2",
-        "tokens": tokens,
-        "token_type": [1] * 256 + [3, 1],
-        "merges": ["A b"],
-        "eos_token_id": 256,
-        "bos_token_id": 256,
-        "add_bos_token": True,
-    }
-    return {f"tokenizer.ggml.{key}": value for key, value in {**values, **changes}.items()}
+def test_every_fault_of_loading_names_the_file_in_one_line() -> None:
+    path = Path("/models/m.gguf")
+    faults = [ModelUnsupported("architecture 'x'"), KeyError("k"), RuntimeError("a\nb"),
+              MemoryError(), OSError(5, "Input/output error")]  # fmt: skip
+    for fault in faults:
+        with pytest.raises(EngineError, match=r"^/models/m\.gguf[^\n]+$"), naming(path):
+            raise fault
+
+
+def fault_of(config: EngineConfig) -> EngineError | None:
+    try:
+        build_engine(config, lambda: 0.0)
+    except EngineError as fault:
+        return fault
+    return None
+
+
+def test_bytes_changed_anywhere_are_loaded_or_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write(path, metadata=tokenizer_metadata())
+    whole = path.read_bytes()
+    rng = random.Random(7)  # noqa: S311 - a choice of bytes, the same each time
+    for _ in range(150):
+        broken = bytearray(whole)
+        at = rng.randrange(9000)
+        broken[at : at + 4] = rng.randbytes(4)
+        path.write_bytes(broken)
+        config = EngineConfig(
+            model_uri=f"file://{path}", served_model_names=("m",), dtype="float32",
+            kv_cache_memory_bytes=100_000,
+        )  # fmt: skip
+        fault = fault_of(config)
+        assert fault is None or str(path) in str(fault)
 
 
 @pytest.mark.parametrize(

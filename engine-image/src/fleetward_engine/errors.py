@@ -54,3 +54,8 @@ class ChatRefused(EngineError):
     """The model's chat template refused the messages; the message is the template's own."""
 
     default_reason = "ChatRefused"
+
+
+def one_line(fault: BaseException) -> str:
+    """A foreign fault in one line; its kind where it has no words."""
+    return " ".join(str(fault).split()) or type(fault).__name__

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize
 
-from fleetward_engine.errors import ModelUnavailable, ModelUnsupported
+from fleetward_engine.errors import ModelUnavailable, ModelUnsupported, one_line
 
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.floating[Any]]
+
+
+class _Reader(GGUFReader):  # type: ignore[misc]  # the package is untyped
+    """A reader that never goes past the end of the file.
+
+    The package takes what is missing there for empty values: a length that a damaged file claims
+    would then be counted down one by one, for hours.
+    """
+
+    def _get(
+        self,
+        offset: int,
+        dtype: npt.DTypeLike,
+        count: int = 1,
+        override_order: Literal["I", "S", "<"] | None = None,
+    ) -> npt.NDArray[Any]:
+        wanted, size = int(count) * np.dtype(dtype).itemsize, len(self.data)
+        if offset + wanted > size:
+            raise ValueError(f"{wanted} bytes are missing at {offset}: the file ends at {size}")
+        found: npt.NDArray[Any] = super()._get(offset, dtype, count, override_order)
+        return found
 
 
 class GgufFile:
@@ -26,9 +47,12 @@ class GgufFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._reader = GGUFReader(path)
-        except (OSError, ValueError, IndexError) as fault:
-            raise ModelUnavailable(f"{path} can't be read as GGUF: {fault}") from fault
+            self._reader = _Reader(path)
+        # Whatever a damaged file makes of the package's code.
+        except Exception as fault:
+            raise ModelUnavailable(
+                f"{path} can't be read as GGUF, fetch it again: {one_line(fault)}"
+            ) from fault
         self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
 
     @property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from fleetward_engine.errors import ModelUnavailable, ModelUnsupported
+from fleetward_engine.errors import ModelUnavailable, ModelUnsupported, one_line
 
 _CHUNK = 1 << 20
 
@@ -28,11 +29,22 @@ def resolve(uri: str, expected_digest: str | None = None) -> ResolvedModel:
 
     Raises:
         ModelUnsupported: another kind of source.
-        ModelUnavailable: nothing there, more than one file, or another digest than expected.
+        ModelUnavailable: nothing there, nothing that can be read, more than one file, or another
+            digest than expected.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator or not rest:
         raise ModelUnsupported(f"model {uri!r} is no URI: use package://NAME or file:///PATH")
+    try:
+        return _resolved(uri, scheme, rest, expected_digest)
+    except OSError as fault:
+        raise ModelUnavailable(
+            f"{fault.filename or uri} can't be read, let user {os.getuid()} read it: "
+            f"{fault.strerror or one_line(fault)}"
+        ) from fault
+
+
+def _resolved(uri: str, scheme: str, rest: str, expected_digest: str | None) -> ResolvedModel:
     if scheme == "package":
         candidates = _package_files(rest)
     elif scheme == "file":
@@ -44,9 +56,14 @@ def resolve(uri: str, expected_digest: str | None = None) -> ResolvedModel:
     if len(candidates) != 1:
         found = ", ".join(sorted(path.name for path in candidates)) or "none"
         raise ModelUnavailable(f"{uri} must hold exactly one .gguf file; found: {found}")
+    if candidates[0].is_dir():
+        raise ModelUnavailable(f"{candidates[0]} is a folder: name the .gguf file itself")
     digest = file_digest(candidates[0])
     if expected_digest is not None and digest != expected_digest:
-        raise ModelUnavailable(f"{uri} has digest {digest}, but {expected_digest} was pinned")
+        raise ModelUnavailable(
+            f"{candidates[0]} has digest {digest}, but {expected_digest} was pinned: "
+            "bring the pinned file, or pin this one"
+        )
     return ResolvedModel(candidates[0], digest)
 
 
@@ -71,5 +88,5 @@ def _folder_files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(path.glob("*.gguf"))
     if not path.is_file():
-        raise ModelUnavailable(f"no file or folder at {path}")
+        raise ModelUnavailable(f"no file or folder at {path}: put the .gguf file there")
     return [path]

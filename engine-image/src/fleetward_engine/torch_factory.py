@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -10,7 +12,7 @@ from fleetward_api.admin import ModelState
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.cpu_threads import usable_cpus
 from fleetward_engine.engine import Engine
-from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.errors import ConfigInvalid, EngineError, ModelUnavailable, one_line
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.gguf_loader import load_llama
 from fleetward_engine.gguf_tokenizer import GgufTokenizer, chat_template_digest, tokenizer_digest
@@ -29,11 +31,13 @@ def build_torch_engine(
 ) -> tuple[Engine, ModelState]:
     """See `factory.build_engine`."""
     resolved = resolve(config.model_uri, config.model_digest)
-    file = GgufFile(resolved.path)
-    tokenizer = GgufTokenizer(file)
     torch.set_num_threads(usable_cpus())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load_llama(file, dtype=choose_dtype(config.dtype, device), device=device)
+    dtype = choose_dtype(config.dtype, device)
+    with naming(resolved.path):
+        file = GgufFile(resolved.path)
+        tokenizer = GgufTokenizer(file)
+        model = load_llama(file, dtype=dtype, device=device)
     runner = TorchRunner(
         model, num_blocks=count_blocks(config, model), block_size=config.block_size
     )
@@ -46,6 +50,29 @@ def build_torch_engine(
         runner="torch",
     )
     return Engine(config, runner, tokenizer, clock), state
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have every fault of loading name the file, in one line.
+
+    Raises:
+        ModelUnsupported: what the file asks for has no code here.
+        ModelUnavailable: it can't be read, or its parts don't fit together.
+    """
+    try:
+        yield
+    except EngineError as fault:
+        if str(path) in str(fault):
+            raise
+        raise type(fault)(f"{path}: {fault}") from fault
+    except MemoryError as fault:
+        raise ModelUnavailable(f"{path} needs more memory than there is: give more") from fault
+    # A damaged file may hold any number anywhere: what comes of it has no list.
+    except Exception as fault:
+        raise ModelUnavailable(
+            f"{path} can't be loaded, fetch it again and pin its digest: {one_line(fault)}"
+        ) from fault
 
 
 def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:

@@ -134,3 +134,21 @@ def test_a_template_cannot_leave_its_sandbox(source: str) -> None:
 def test_a_broken_template_is_refused_at_load() -> None:
     with pytest.raises(ModelUnsupported, match="chat template"):
         ChatTemplate("{% for %}", {})
+
+
+def test_a_folder_under_a_file_s_name_and_a_file_that_cannot_be_read_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.mkdir()
+    with pytest.raises(ModelUnavailable, match=rf"^{path} is a folder: name the \.gguf file"):
+        resolve(f"file://{tmp_path}")
+    path.rmdir()
+    path.write_bytes(b"weights")
+
+    def refuse(at: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(at))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ModelUnavailable, match=rf"^{path} can't be read, let user \d+ read it"):
+        resolve(f"file://{path}")
