@@ -12,6 +12,7 @@
 | EpochRotated | Warning | CachePurge or Lease | all cache became unreachable |
 | PurgeStarted, PurgeCompleted | Normal | CachePurge | |
 | PurgeIncomplete, PurgeRefused | Warning | CachePurge | |
+| EvidenceExpired | Normal | ConfigMap of the chain's head | evidence past its retention went |
 | KeysMissing | Warning | Tenant | a Secret that it names is not there |
 | TenantPurged | Normal | Tenant | it goes: its cache was purged |
 | TenantPurgeIncomplete | Warning | Tenant | it goes, and not everything could be shown |
@@ -114,6 +115,15 @@ def purge_ended(*, completed: bool, digest: str, message: str) -> Announcement:
 def purge_refused(message: str) -> Announcement:
     """A purge that cannot be run."""
     return Announcement(type="Warning", reason="PurgeRefused", message=message)
+
+
+def evidence_expired(count: int, *, last: int, retain: str) -> Announcement:
+    """Evidence was removed; `last` is the largest number of it in the chain."""
+    message = (
+        f"Removed the evidence of {count} purge(s), up to number {last}: it is older than "
+        f"{retain}, the longest time that a CachePolicy keeps evidence."
+    )
+    return Announcement(type="Normal", reason="EvidenceExpired", message=message)
 
 
 def keys_missing(message: str) -> Announcement:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from fleetward_api.canonical import canonical_bytes, digest
@@ -13,6 +15,7 @@ from fleetward_api.chain_log import ChainHead
 from fleetward_api.evidence import chunk_evidence, evidence_head
 from fleetward_kube import KubeClient, KubeError
 from fleetward_kube.watch import list_all
+from fleetward_operator.core.purge.retention import KeptEvidence, Removal
 from fleetward_operator.edges.kinds import collection_path, object_path
 from fleetward_operator.edges.writer import PURGE, Writer
 from fleetward_operator.errors import StateLost
@@ -21,6 +24,8 @@ from fleetward_operator.manifests.names import PURGE_LABEL
 
 HEAD = "fleetward-evidence-head"
 HEAD_KEY = "head.json"
+REMOVED_KEY = "removed.json"
+"""Number and digest of the last evidence that is past its retention: the chain begins after it."""
 CHUNK_KEY = "evidence.jsonl"
 UID_LABEL = "fleetward.io/purge-uid"
 EVIDENCE = "fleetward-evidence"
@@ -29,6 +34,12 @@ PAGE_SIZE = 20
 
 Build = Callable[[ChainHead], bytes]
 """Makes the evidence that follows a head."""
+
+
+StoredItem = Mapping[str, Any]
+"""A ConfigMap with a chunk of evidence."""
+Plan = Callable[[ChainHead], Removal | None]
+"""What may go, given where the chain stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +53,7 @@ class StoredEvidence:
 @dataclass(frozen=True, slots=True)
 class _Head:
     head: ChainHead
+    removed: str
     version: str
 
 
@@ -50,7 +62,7 @@ class EvidenceStore:
 
     The ConfigMaps come first, then the head moves on condition that nobody moved it. What an
     earlier attempt left is taken over when it follows the head, and made anew when it was never
-    chained. Chained evidence is never touched again.
+    chained. Chained evidence is never touched again, until it is past its retention.
     """
 
     def __init__(self, client: KubeClient, writer: Writer, *, namespace: str) -> None:
@@ -77,8 +89,41 @@ class EvidenceStore:
                     await self._discard(purge_uid)
                 found = build(at.head)
                 await self._write_anew(purge_uid, purge_name, found)
-            await self._move_head(at, evidence_head(found, sequence=at.head.sequence + 1))
+            head = evidence_head(found, sequence=at.head.sequence + 1)
+            await self._move_head(at, head, removed=at.removed)
             return self._stored(purge_uid, found)
+
+    async def expire(self, stored: Iterable[StoredItem], plan: Plan) -> Removal | None:
+        """Remove what the plan names, and return it. May be repeated after a crash.
+
+        Where the chain begins from now on is written first. Of each evidence the first chunk goes
+        last: as long as it is there, the next leader knows what the others are.
+
+        Raises:
+            KubeError: the API server refused; a conflict says that something is not as it was seen.
+            StateLost: the head cannot be read.
+        """
+        chunks: dict[str, list[StoredItem]] = defaultdict(list)
+        for item in stored:
+            chunks[str((item["metadata"].get("labels") or {}).get(UID_LABEL, ""))].append(item)
+        async with self._lock:
+            at = await self._read_head()
+            removal = plan(at.head)
+            if removal is None:
+                return None
+            await self._move_head(at, at.head, removed=_head_text(removal.anchor))
+            for uid in removal.purge_uids:
+                for item in sorted(chunks[uid], key=_chunk_number, reverse=True):
+                    await self._remove(item)
+            return removal
+
+    async def _remove(self, item: StoredItem) -> None:
+        try:
+            name = item["metadata"]["name"]
+            await self._writer.delete("ConfigMap", self._namespace, name, seen=item)
+        except KubeError as error:
+            if not error.not_found:
+                raise
 
     async def _is_chained(self, data: bytes, head: ChainHead) -> bool:
         """Whether the head has come to this evidence, and perhaps gone on from it.
@@ -107,10 +152,14 @@ class EvidenceStore:
             head = ChainHead.model_validate_json((found.get("data") or {})[HEAD_KEY])
         except (KeyError, ValueError) as fault:
             raise StateLost(f"ConfigMap {HEAD} cannot be read: restore its {HEAD_KEY}") from fault
-        return _Head(head, found["metadata"]["resourceVersion"])
+        removed = found["data"].get(REMOVED_KEY, "")
+        return _Head(head, removed, found["metadata"]["resourceVersion"])
 
-    async def _move_head(self, at: _Head, head: ChainHead) -> None:
-        manifest = self._manifest(HEAD, {HEAD_KEY: _head_text(head)})
+    async def _move_head(self, at: _Head, head: ChainHead, *, removed: str) -> None:
+        data = {HEAD_KEY: _head_text(head)}
+        if removed:
+            data[REMOVED_KEY] = removed
+        manifest = self._manifest(HEAD, data)
         manifest["metadata"]["resourceVersion"] = at.version
         await self._writer.replace(manifest, manager=PURGE)
 
@@ -178,6 +227,24 @@ class EvidenceStore:
             },
             "data": data,
         }
+
+
+def observe_evidence(item: StoredItem) -> KeptEvidence | None:
+    """What the ConfigMap of an evidence's first chunk says of it; None for any other."""
+    metadata = item["metadata"]
+    uid = (metadata.get("labels") or {}).get(UID_LABEL, "")
+    if not uid or metadata["name"] != _chunk_name(uid, 0):
+        return None
+    previous = _previous((item.get("data") or {}).get(CHUNK_KEY, "").encode())
+    if previous is None:
+        return None
+    # By the clock of the API server, which no operator's own can disagree with later.
+    stored_at = datetime.fromisoformat(metadata["creationTimestamp"]).timestamp()
+    return KeptEvidence(purge_uid=uid, previous=previous, stored_at=stored_at)
+
+
+def _chunk_number(item: StoredItem) -> int:
+    return int(str(item["metadata"]["name"]).rpartition("-")[2])
 
 
 def _chunk_name(purge_uid: str, number: int) -> str:

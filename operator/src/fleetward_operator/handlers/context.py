@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fleetward_operator.core.observed import ServiceConfig
+from fleetward_operator.core.purge.retention import RetainWatch
 from fleetward_operator.edges.bundles import EngineWords
 from fleetward_operator.edges.catalog import Catalog
 from fleetward_operator.edges.events import EventRecorder
@@ -68,5 +69,6 @@ class Operator:
     holds: PodHolds
     enqueue: Enqueue
     push_retries: dict[str, tuple[int, float]] = field(default_factory=dict)
+    retain: RetainWatch = field(default_factory=RetainWatch)
     refused_purges: dict[str, float] = field(default_factory=dict)
     """By uid of a deleted Tenant: when (monotonic) its purge was first refused."""

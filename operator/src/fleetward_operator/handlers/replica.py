@@ -29,6 +29,7 @@ from fleetward_operator.edges.store import Store
 from fleetward_operator.edges.writer import Writer
 from fleetward_operator.errors import NotLeading
 from fleetward_operator.handlers.context import Operator
+from fleetward_operator.handlers.evidence import reconcile_evidence
 from fleetward_operator.handlers.fleet import reconcile_fleet
 from fleetward_operator.handlers.holds import reconcile_hold
 from fleetward_operator.handlers.policy import reconcile_policy
@@ -41,7 +42,15 @@ from fleetward_operator.handlers.worker import Reconcile, Worker
 from fleetward_operator.settings import Settings
 
 WATCHDOG_PERIOD_S = 5.0
-AT_ONCE: Final = {"service": 8, "policy": 2, "tenant": 2, "purge": 4, "fleet": 1, "hold": 2}
+AT_ONCE: Final = {
+    "service": 8,
+    "policy": 2,
+    "tenant": 2,
+    "purge": 4,
+    "fleet": 1,
+    "hold": 2,
+    "evidence": 1,
+}
 
 WorkerFunction = Callable[[Operator, str], Awaitable[float | None]]
 
@@ -176,6 +185,7 @@ class Replica:
             release_namespace=self._settings.identity.namespace,
         ).subscribe()
         self.enqueue("fleet", "")
+        self.enqueue("evidence", "")
         async with asyncio.TaskGroup() as group:
             for worker in self.workers.values():
                 group.create_task(worker.run())
@@ -232,6 +242,7 @@ _RECONCILERS: dict[str, WorkerFunction] = {
     "purge": reconcile_purge,
     "fleet": reconcile_fleet,
     "hold": reconcile_hold,
+    "evidence": reconcile_evidence,
 }
 
 
