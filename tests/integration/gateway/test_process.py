@@ -20,6 +20,7 @@ from tests.support.fake_engine import FakeEngine, events
 
 KEY_A, KEY_B = b"sk-a-0123456789abcdef", b"sk-b-0123456789abcdef"
 FIRST, SECOND = b'data: {"n":1}\n\n', b'data: {"n":2}\n\n'
+DONE = b"data: [DONE]\n\n"
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ async def test_a_drain_lets_streams_finish_and_the_process_ends_with_zero(
     world: World, engine: FakeEngine
 ) -> None:
     objects = await ready_world(world, engine)
-    engine.behaviour = events(FIRST, SECOND, pause_s=1.0)
+    engine.behaviour = events(FIRST, SECOND, DONE, pause_s=1.0)
     response = await world.session.post(
         world.url + "/v1/chat/completions",
         json={"model": objects.model, "stream": True},
@@ -188,7 +189,7 @@ async def test_a_drain_lets_streams_finish_and_the_process_ends_with_zero(
     assert world.process is not None
     world.process.send_signal(signal.SIGTERM)
     await world.until_waiting("the gateway is draining", alone=True)
-    assert await response.content.read() == SECOND
+    assert await response.content.read() == SECOND + DONE
     response.close()
     process = world.process
     await eventually(lambda: process.poll() is not None)
