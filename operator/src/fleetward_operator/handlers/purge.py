@@ -35,6 +35,8 @@ from fleetward_operator.handlers.purge_evidence import store_evidence
 from fleetward_operator.handlers.purge_withdrawn import end_namesakes, end_recorded
 
 RETRY_S = 0.3
+SHOW_AFTER_S = 0.5
+"""How long members may be asked in a new phase before the status says so: most answer sooner."""
 ENDED = frozenset(phase.value for phase in FINAL)
 HELD = frozenset({Phase.FENCING, Phase.PURGING})
 """The phases in which member pods carry our finalizer."""
@@ -101,6 +103,8 @@ class PurgeRun:
             if after.phase is state.phase:
                 if after != state:
                     await self._keep(after)
+                    # Written only where it differs: no more often than members bring news.
+                    await self._tell(after)
                 return RETRY_S
             state = after
         await self._end(state)
@@ -123,8 +127,24 @@ class PurgeRun:
                     await self.op.holds.release(self.identity.uid, state.members)
                 case StoreEvidence():
                     return await store_evidence(self.op, self.identity, state)
-        answers = await asyncio.gather(*rounds)
+        answers = await self._answers(state, asyncio.gather(*rounds))
         return await self._round(state, [one for answered in answers for one in answered])
+
+    async def _answers(
+        self, state: PurgeState, asked: asyncio.Future[list[list[Answer]]]
+    ) -> list[list[Answer]]:
+        """What members answer; when that takes long, a phase that is new is told meanwhile."""
+        done, _ = await asyncio.wait({asked}, timeout=SHOW_AFTER_S)
+        shown = (self._item().get("status") or {}).get("phase")
+        if not done and shown != state.phase.value:
+            try:
+                # Kept first: the next leader must not tell an earlier phase.
+                await self._keep(state)
+                await self._tell(state)
+            except BaseException:
+                asked.cancel()
+                raise
+        return await asked
 
     async def _cut(self, state: PurgeState) -> PurgeState:
         cut = await self.op.crew.make_cut(self.identity)

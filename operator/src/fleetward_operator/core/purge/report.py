@@ -24,8 +24,8 @@ from fleetward_operator.core.verdicts import conditions_from
 MOST_LISTED = 1000
 _UNDER_WAY = {
     Phase.PENDING: "The floor is about to be raised.",
-    Phase.FENCING: "Members are being told not to reuse the scope's cache",
-    Phase.PURGING: "Members remove and overwrite",
+    Phase.FENCING: "Members are being told not to reuse the scope's cache, then to remove it",
+    Phase.PURGING: "All members know; they remove and overwrite",
     Phase.VERIFYING: "Receipts are being checked and the evidence stored",
 }
 
