@@ -185,4 +185,10 @@ STEPS: tuple[Step, ...] = (
         ),
         limit_s=1500,
     ),
+    Step(
+        name="key-rotation",
+        tests=("tests/integration/gateway/test_rotation.py",),
+        figures=("rotation-seconds", "rotation-dropped-streams"),
+        limit_s=900,
+    ),
 )

@@ -195,11 +195,13 @@ def engine_config(folder: Path, *, step_ms: float = 0.5, **fields: Any) -> Engin
     return EngineConfig(**{**base, **fields})
 
 
-def serve_settings(folder: Path, config: EngineConfig, *, governed: bool = True) -> ServeSettings:
+def serve_settings(
+    folder: Path, config: EngineConfig, *, governed: bool = True, service_uid: str = SERVICE_UID
+) -> ServeSettings:
     governance = Governance(
         pod=Pod(name="p", namespace="n", uid=POD_UID, ip="127.0.0.1"),
         service="n/s",
-        service_uid=SERVICE_UID,
+        service_uid=service_uid,
         trust_folder=folder / "trust",
         token_path=folder / "token",
     )
@@ -225,6 +227,7 @@ async def running_engine(
     build: Build | None = None,
     clock: Callable[[], float] = time.monotonic,
     loaded: bool = True,
+    service_uid: str = SERVICE_UID,
     **config: Any,
 ) -> AsyncIterator[RunningEngine]:
     """Start the servers; ready to serve under `policy` (none: no bundle is pushed)."""
@@ -232,7 +235,7 @@ async def running_engine(
     keys.write(folder / "trust")
     (folder / "token").write_text("service-account-token\n")
     made = engine_config(folder, **config)
-    settings = serve_settings(folder, made, governed=governed)
+    settings = serve_settings(folder, made, governed=governed, service_uid=service_uid)
     world = World(clock=clock, wall=time.time, new_id=lambda: uuid.uuid4().hex)
     assembly = assemble(settings, build or (lambda: build_engine(made, clock)), world)
     listeners = Listeners()

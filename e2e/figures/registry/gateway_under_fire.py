@@ -27,4 +27,8 @@ FIGURES: tuple[Figure, ...] = (
     _figure(
         "config-mutations-downtime", "Requests refused under 100 broken objects", 0, "requests", 48
     ),
+    _figure(
+        "rotation-seconds", "Until a step of a key's rotation is in force", 60, "s", 47, how="<="
+    ),
+    _figure("rotation-dropped-streams", "Streams dropped while keys rotate", 0, "streams", 47),
 )

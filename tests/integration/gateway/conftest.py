@@ -97,7 +97,18 @@ class World:
     async def delete(self, manifest: dict[str, Any]) -> None:
         await self.client.request("DELETE", path_of(manifest))
 
+    @property
+    def mark(self) -> str:
+        """What sets the names of this world apart from those of others."""
+        return self.release.rpartition("-")[2]
+
+    def key_secret(self, name: str) -> str:
+        """A Secret's name in the key namespace; Tenants of other worlds must not find it."""
+        return f"{name}-{self.mark}"
+
     def secret(self, name: str, namespace: str, **values: bytes) -> dict[str, Any]:
+        if namespace == self.keys:
+            name = self.key_secret(name)
         data = {key.replace("_", "."): base64.b64encode(v).decode() for key, v in values.items()}
         metadata = {"namespace": namespace, "name": name}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
@@ -178,9 +189,10 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def status(self, key: str, model: str) -> int:
+        message = {"role": "user", "content": "x"}
         async with self.session.post(
             self.url + "/v1/chat/completions",
-            json={"model": model},
+            json={"model": model, "messages": [message], "max_tokens": 1},
             headers={"Authorization": f"Bearer {key}"},
         ) as response:
             await response.read()

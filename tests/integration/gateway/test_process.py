@@ -52,12 +52,12 @@ class Objects:
         self.model = f"model-{self.mark}"
 
     def tenant(self, letter: str) -> dict[str, Any]:
-        name = f"t{letter}-{self.mark}"
+        name, secret = f"t{letter}-{self.mark}", self.world.key_secret(f"key-{letter}")
         return {
             "apiVersion": "fleetward.io/v1alpha1",
             "kind": "Tenant",
             "metadata": {"name": name, "labels": {"letter": f"{letter}-{self.mark}"}},
-            "spec": {"apiKeys": [{"name": "main", "secretRef": {"name": f"key-{letter}"}}]},
+            "spec": {"apiKeys": [{"name": "main", "secretRef": {"name": secret}}]},
         }
 
     def service(self, *letters: str) -> dict[str, Any]:
