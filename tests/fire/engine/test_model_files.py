@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,11 @@ AT_ONCE = 2
 """Each process loads torch."""
 ENDS_WITHIN_S = TELL_S[EXIT_NOT_LOADED] + 15.0
 """From the first line about the fault."""
+
+
+READS_ALL = "-dac_override,-dac_read_search"
+AS_PODS_RUN = ("setpriv", "--bounding-set", READS_ALL) if os.getuid() == 0 else ()
+"""Without what lets root read every file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,10 @@ def absent(folder: Path) -> None:
     (folder / "m.gguf").unlink()
 
 
+def unreadable(folder: Path) -> None:
+    (folder / "m.gguf").chmod(0)
+
+
 def a_folder_in_its_place(folder: Path) -> None:
     (folder / "m.gguf").unlink()
     (folder / "m.gguf").mkdir()
@@ -70,6 +80,9 @@ DAMAGES = (
     Damage("truncated", truncate, ("m.gguf", "can't be read as GGUF", "fetch it again")),
     Damage("garbage", garbage, ("m.gguf", "can't be read as GGUF", "fetch it again")),
     Damage("absent", absent, ("m.gguf", "no file or folder", "put the .gguf file there")),
+    Damage(
+        "unreadable", unreadable, ("m.gguf", "Permission denied", f"let user {os.getuid()} read")
+    ),
     Damage("empty folder", absent, ("exactly one .gguf file", "found: none"), source=""),
     Damage("folder", a_folder_in_its_place, ("m.gguf", "exactly one .gguf file")),
     Damage("folder in it", a_folder_in_its_place, ("m.gguf is a folder", "name"), source=""),
@@ -101,7 +114,13 @@ async def start(folder: Path, damage: Damage) -> Story:
     story = Story()
     with (folder / "log").open("wb") as log:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "fleetward_engine", *arguments, stdout=log, stderr=log
+            *AS_PODS_RUN,
+            sys.executable,
+            "-m",
+            "fleetward_engine",
+            *arguments,
+            stdout=log,
+            stderr=log,
         )
     words_at = 0.0
     try:
