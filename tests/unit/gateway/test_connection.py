@@ -13,7 +13,7 @@ from aiohttp import web
 from fleetward_gateway.server import protocol
 from fleetward_gateway.server.protocol import MAX_HEAD_BYTES
 from tests.support.eventually import eventually
-from tests.support.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine, hangs
 from tests.support.gateway import KEY_A, GatewayUnderTest
 
 BODY = b'{"model":"m"}'
@@ -93,6 +93,24 @@ async def test_a_running_answer_is_not_cut_off_by_stray_bytes(
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
     assert head.startswith(b"HTTP/1.1 200")
     writer.close()
+
+
+@pytest.mark.parametrize("more", [REQUEST, REQUEST[:-3], REQUEST[:40], REQUEST + REQUEST[:40]])
+async def test_a_client_that_sent_more_is_heard_leaving(
+    served: GatewayUnderTest, engine: FakeEngine, more: bytes
+) -> None:
+    engine.behaviour = hangs
+    _reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.public.port)
+    writer.write(REQUEST)
+    await asyncio.wait_for(engine.arrived.wait(), 20)
+    writer.write(more)
+    await writer.drain()
+    # Nothing is written to it before the engine answers, so only its end can tell.
+    writer.close()
+    await asyncio.wait_for(engine.left.wait(), 20)
+    await eventually(lambda: len(served.gateway.flights) == 0)
+    await eventually(lambda: len(served.gateway.public.server_state.tasks) == 0)
+    assert len(engine.requests) == 1
 
 
 async def test_requests_on_one_connection_are_answered_in_order(

@@ -51,6 +51,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _ended = False
     _fault: Problem | None = None
     _parting: Problem | None = None
+    _answering: RequestResponseCycle | None = None
     _head_timer: asyncio.TimerHandle | None = None
     _end_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
@@ -73,6 +74,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._took_some()
         if self._end_timer is not None:
             self._end_timer.cancel()
+        if self._answering is not None:
+            # The last request that came hears of it below; this one is answered before it.
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -125,13 +130,18 @@ class GatewayProtocol(HttpToolsProtocol):
         self._since_body = 0
         self._unanswered += 1
         self._disarm()
+        before, waiting = self.cycle, len(self.pipeline)
         if version == "1.1":
             super().on_headers_complete()
-            return
-        whole_app = self.app
-        self.app = framed = CloseDelimited(whole_app)
-        super().on_headers_complete()
-        framed.cycle, self.app = self.cycle, whole_app
+        else:
+            whole_app = self.app
+            self.app = framed = CloseDelimited(whole_app)
+            super().on_headers_complete()
+            framed.cycle, self.app = self.cycle, whole_app
+        if self.pipeline and not waiting:
+            # Who reads no more does not hear the client leave; two that wait are enough to hold.
+            self._answering = before
+            self.flow.resume_reading()
 
     def on_body(self, body: bytes) -> None:
         """A piece of a request's body."""
@@ -156,6 +166,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """An answer is complete: what came after its request may be refused now."""
         self._unanswered -= 1
+        self._answering = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if self.transport.is_closing():
             # The rest is flushed first, for as long as the client takes some of it.
