@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.chaos.scale import is_full, seed
+from e2e.chaos.scale import is_full
 from e2e.figures.record import record
 from fleetward_api.bundle import ServiceRef
 from fleetward_api.identity import IDENTITY_HEADER, mint_identity
@@ -23,6 +21,7 @@ from fleetward_operator.edges.release_keys import GATEWAY_KEYS
 from fleetward_operator.handlers import fleet
 from tests.integration.gateway.conftest import World
 from tests.integration.gateway.test_process import KEY_A, Objects, own_address
+from tests.support.client_streams import CHAT, Streams, streaming
 from tests.support.engine_server import (
     MODEL,
     RunningEngine,
@@ -36,55 +35,10 @@ from tests.support.operator_world import World as OperatorWorld
 from tests.support.operator_world import until
 from tests.support.tcp_proxy import TcpProxy
 
-CHAT = "/v1/chat/completions"
 NEXT_A = b"sk-a-next-0123456789abcdef"
-LENGTHS = (5, 50, 300, 1000)
 WITHIN_S = 60.0
 HANDOVER_S = 2.0
 """Ample for requests that were sent with the old key to be judged."""
-
-
-@dataclass(slots=True)
-class Streams:
-    """Clients that stream without a pause. `dropped` says of each lost answer what came."""
-
-    world: World
-    model: str
-    key: str
-    whole: int = 0
-    dropped: list[str] = field(default_factory=list)
-    stop: bool = False
-
-    async def run(self, rng: random.Random) -> None:
-        while not self.stop:
-            body = {
-                "model": self.model,
-                "messages": [{"role": "user", "content": "x"}],
-                "max_tokens": rng.choice(LENGTHS),
-                "stream": True,
-            }
-            headers = {"Authorization": f"Bearer {self.key}"}
-            async with self.world.session.post(
-                self.world.url + CHAT, json=body, headers=headers
-            ) as response:
-                text = (await response.read()).decode()
-            if response.status == 200 and text.endswith("data: [DONE]\n\n"):
-                self.whole += 1
-            else:
-                self.dropped.append(f"{response.status} {text[-200:]}")
-
-
-@asynccontextmanager
-async def streaming(streams: Streams, count: int) -> AsyncIterator[None]:
-    """Streams beside the block; those that run at its end come to theirs."""
-    rng = random.Random(seed())  # noqa: S311 - how long each answer is
-    async with asyncio.TaskGroup() as group:
-        for _ in range(count):
-            group.create_task(streams.run(rng))
-        try:
-            yield
-        finally:
-            streams.stop = True
 
 
 @dataclass(slots=True)
@@ -167,7 +121,7 @@ class Stage:
         self.heard.clear()
         removed = await timed(self.put(overlap=None), old_refused)
         assert await self.takes(new)
-        assert self.signed_by(new) > 0
+        await until(new_used, what="a request after that")
         assert self.signed_by(old) == 0
         return [announced, swapped, removed]
 
@@ -258,7 +212,7 @@ def slice_of(objects: Objects, proxy: TcpProxy) -> dict[str, Any]:
 async def test_keys_are_rotated_under_streams(world: World, stage: Stage) -> None:
     """The gateways' key, then a tenant's: no stream is dropped, and the old ones open nothing."""
     process = world.process
-    streams = Streams(world, stage.model, KEY_A.decode())
+    streams = Streams(world.session, world.url, model=stage.model, key=KEY_A.decode())
     took: list[float] = []
     async with streaming(streams, 12 if is_full() else 6):
         for _ in range(5 if is_full() else 1):
