@@ -23,9 +23,8 @@ def test_a_policy_change_reaches_engines_without_a_restart(
     )
     ready(cluster, "governed", playground)
     before = restarts_and_names(pods_of(cluster, "governed", playground))
-    for _ in range(6):
-        tenants["ada"].chat("governed", _PROMPT)
-    assert tenants["ada"].cached_tokens("governed", _PROMPT) > 0
+    # Either engine may be picked, so the second asking need not find what the first one left.
+    assert any(tenants["ada"].cached_tokens("governed", _PROMPT) > 0 for _ in range(20))
 
     brief = {"idleTTL": "1s", "maxTTL": "1s"}
     cluster.apply(manifests.policy("live", namespace=playground, retention=brief))

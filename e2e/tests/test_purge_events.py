@@ -18,7 +18,7 @@ from e2e.tests.support.gateway import Gateway
 from e2e.tests.support.kubectl import Cluster, Manifest, eventually
 from e2e.tests.support.leader import kill_leader, leader, replace_pod
 from e2e.tests.support.processes import send
-from e2e.tests.support.services import pods_of, ready
+from e2e.tests.support.services import pods_of, ready, restarts_and_names
 from fleetward_api.evidence import verify_evidence
 
 ENGINE = "fleetward-engine"
@@ -32,6 +32,7 @@ class Scene:
     cluster: Cluster
     namespace: str
     pods: tuple[str, ...]
+    processes: frozenset[tuple[str, int]]
 
     def replicas(self, count: int) -> None:
         """Ask for another number of engines."""
@@ -144,7 +145,13 @@ def test_an_engine_that_never_answers_is_named(
 
 
 def _service(namespace: str, replicas: int) -> Manifest:
-    return manifests.service(NAME, namespace=namespace, replicas=replicas)
+    return manifests.service(
+        NAME,
+        namespace=namespace,
+        replicas=replicas,
+        engine={"runner": "Simulated", "kvMemory": "256Mi", "maxModelLen": 4096},
+        resources={"cpu": "50m", "memory": "512Mi"},
+    )
 
 
 def _scene(cluster: Cluster, namespace: str) -> Scene:
@@ -160,8 +167,9 @@ def _scene(cluster: Cluster, namespace: str) -> Scene:
 
     eventually(_two, what="two engines", within=180)
     ready(cluster, NAME, namespace)
-    pods = sorted(pod["metadata"]["name"] for pod in pods_of(cluster, NAME, namespace))
-    return Scene(cluster, namespace, tuple(pods))
+    pods = pods_of(cluster, NAME, namespace)
+    names = sorted(pod["metadata"]["name"] for pod in pods)
+    return Scene(cluster, namespace, tuple(names), frozenset(restarts_and_names(pods)))
 
 
 def _is_ready(pod: Manifest) -> bool:
@@ -234,14 +242,7 @@ def _violations(
     still = _still_cached(tenants["ada"], prompts)
     if still:
         found.append(f"S1, {still} prompts answered from cache after {status['phase']}")
-    replaced = set(scene.pods) != {
-        pod["metadata"]["name"] for pod in pods_of(scene.cluster, NAME, scene.namespace)
-    }
-    restarted = any(
-        each["restartCount"]
-        for pod in pods_of(scene.cluster, NAME, scene.namespace)
-        for each in pod["status"]["containerStatuses"]
-    )
-    if not replaced and not restarted and _still_cached(tenants["bob"], kept) == 0:
+    lived_on = restarts_and_names(pods_of(scene.cluster, NAME, scene.namespace)) & scene.processes
+    if len(lived_on) == len(scene.processes) and _still_cached(tenants["bob"], kept) == 0:
         found.append("S4, another tenant's cache went too")
     return found

@@ -10,6 +10,9 @@ from e2e.tests.support.kubectl import Cluster, condition
 from e2e.tests.support.pairs import GROUP, Hits, count_hits
 from e2e.tests.support.services import ready
 
+_ROOMY = {"runner": "Simulated", "kvMemory": "512Mi", "maxModelLen": 4096}
+"""Room for all blocks of a group of prompts of both tenants."""
+
 
 def test_make_up_tells_its_story(demo: Demo, cluster: Cluster) -> None:
     assert "evidence" in demo.story
@@ -43,7 +46,12 @@ def test_isolation_holds_between_many_at_once(
     pairs = 1000 if full else GROUP
     cluster.apply(
         manifests.policy("kept", namespace=playground, namespaceDefault=True),
-        manifests.service("paired", namespace=playground),
+        manifests.service(
+            "paired",
+            namespace=playground,
+            engine=_ROOMY,
+            resources={"cpu": "50m", "memory": "1Gi"},
+        ),
     )
     ready(cluster, "paired", playground)
     found = count_hits(
