@@ -177,3 +177,23 @@ def test_who_is_told_when_to_come_does_not_wait_ever_longer() -> None:
     asked = KubeError(429, "TooManyRequests", "later", retry_after_s=1.0)
     assert all(1.0 <= subject._delay_after(asked, "a") <= 1.2 for _ in range(20))
     assert subject._delay_after(KubeError(500, "InternalError", ""), "a") <= 0.2
+
+
+async def test_a_cancel_that_a_pass_answers_with_a_fault_still_ends_the_work() -> None:
+    begun = asyncio.Event()
+
+    async def stubborn(_: str) -> float | None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("a fault in the very moment of the cancel")
+
+    subject = worker(stubborn)
+    subject.queue.add("a")
+    task = asyncio.create_task(subject.run())
+    await begun.wait()
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=10)
+    assert done, "the worker waits for keys that nobody will work on"
+    assert task.cancelled()

@@ -134,17 +134,17 @@ class PurgeRun:
         self, state: PurgeState, asked: asyncio.Future[list[list[Answer]]]
     ) -> list[list[Answer]]:
         """What members answer; when that takes long, a phase that is new is told meanwhile."""
-        done, _ = await asyncio.wait({asked}, timeout=SHOW_AFTER_S)
-        shown = (self._item().get("status") or {}).get("phase")
-        if not done and shown != state.phase.value:
-            try:
+        try:
+            done, _ = await asyncio.wait({asked}, timeout=SHOW_AFTER_S)
+            shown = (self._item().get("status") or {}).get("phase")
+            if not done and shown != state.phase.value:
                 # Kept first: the next leader must not tell an earlier phase.
                 await self._keep(state)
                 await self._tell(state)
-            except BaseException:
-                asked.cancel()
-                raise
-        return await asked
+            return await asked
+        except BaseException:
+            asked.cancel()
+            raise
 
     async def _cut(self, state: PurgeState) -> PurgeState:
         cut = await self.op.crew.make_cut(self.identity)

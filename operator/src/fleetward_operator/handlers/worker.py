@@ -52,7 +52,11 @@ class Worker:
                 group.create_task(self._work())
 
     async def _work(self) -> None:
+        me = asyncio.current_task()
         while True:
+            # A pass that failed in the very moment of a cancel may have answered with its fault.
+            if me is not None and me.cancelling():
+                raise asyncio.CancelledError
             key = await self.queue.take()
             self._metrics.queue_depth.labels(kind=self.kind).set(self.queue.depth)
             started = perf_counter()
