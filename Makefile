@@ -66,7 +66,7 @@ test-fire: venv ## Engine and gateway as running servers, and the protocol, unde
 
 .PHONY: test-integration
 test-integration: venv ## Everything that needs a real API server
-	@$(PY) -m pytest -q tests/integration
+	@$(PY) -m pytest -q -n 2 --dist loadfile tests/integration
 
 .PHONY: test-e2e
 test-e2e: venv ## Real pods: takes the local cluster from an empty state

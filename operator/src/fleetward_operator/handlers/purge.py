@@ -144,6 +144,8 @@ class PurgeRun:
             return await asked
         except BaseException:
             asked.cancel()
+            # Nobody waits for it any more: its end is not to be reported as an oversight.
+            asked.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
 
     async def _cut(self, state: PurgeState) -> PurgeState:
