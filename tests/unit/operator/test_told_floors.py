@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from fleetward_api.floors import Floors
-from fleetward_operator.edges.bootstrap import told_by_bundles
+from fleetward_operator.edges.bootstrap import still_told
 from fleetward_operator.edges.store import Store
 
 
@@ -25,7 +25,7 @@ class Objects:
 
 
 def told(*purges: dict[str, Any]) -> Floors:
-    return told_by_bundles(cast("Store", Objects(*purges))).floors
+    return still_told(cast("Store", Objects(*purges))).floors
 
 
 def test_purges_tell_the_floors_that_they_raised() -> None:

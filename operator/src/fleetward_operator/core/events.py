@@ -25,6 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetward_operator.core.words import enumerated
+
 MAX_FIELDS = 3
 
 
@@ -68,7 +70,7 @@ def _listed(fields: Sequence[str]) -> str:
     shown = list(fields[:MAX_FIELDS])
     if len(fields) > MAX_FIELDS:
         shown.append(f"{len(fields) - MAX_FIELDS} more field(s)")
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return enumerated(shown)
 
 
 def name_taken(child: str) -> Announcement:

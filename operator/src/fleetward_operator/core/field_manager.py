@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fleetward_operator.core.drift import Path
+from fleetward_operator.core.words import enumerated
 
 _NAMING = ("name", "uid")
 
@@ -18,8 +19,7 @@ _NAMING = ("name", "uid")
 def field_managers(paths: Iterable[Path], live: Mapping[str, Any], *, ours: Collection[str]) -> str:
     """Names of those who own any of the fields, ours left out, as words; "" when nobody does."""
     found = dict.fromkeys(field_manager(path, live, ours=ours) for path in paths)
-    names = [name for name in found if name]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return enumerated([name for name in found if name])
 
 
 def field_manager(path: Path, live: Mapping[str, Any], *, ours: Collection[str]) -> str:

@@ -22,7 +22,7 @@ class Told:
     epoch: int
 
 
-def told_by_bundles(store: Store) -> Told:
+def still_told(store: Store) -> Told:
     """What is left to go by when our own records are gone."""
     floors, epoch = Floors(), 0
     for key in store.keys("ConfigMap"):
@@ -52,7 +52,7 @@ async def settle_floors(
     if await fleet.floors.read() is not None:
         return fleet.epoch, False
     epoch = fleet.epoch if fresh_epoch else await secrets.rotate_epoch(fleet.epoch)
-    told = told_by_bundles(fleet.store).floors
+    told = still_told(fleet.store).floors
     known = told != Floors()
     first = told.model_copy(update={"version": told.version + 1}) if known else Floors()
     await fleet.floors.start_over(first)

@@ -10,7 +10,7 @@ import uuid
 
 from fleetward_kube import KubeClient
 from fleetward_operator.core.observed import ServiceConfig
-from fleetward_operator.edges.bootstrap import settle_floors, told_by_bundles
+from fleetward_operator.edges.bootstrap import settle_floors, still_told
 from fleetward_operator.edges.bundles import EngineWords
 from fleetward_operator.edges.catalog import Catalog
 from fleetward_operator.edges.events import EventRecorder
@@ -63,7 +63,7 @@ async def build_operator(
     secret_store = SecretStore(client, writer, namespace=namespace, entropy=os.urandom)
     keys = await secret_store.release_keys()
     # An epoch's number never comes back with another secret, even when its Secret was lost.
-    epoch, fresh = await secret_store.epoch(above=told_by_bundles(store).epoch)
+    epoch, fresh = await secret_store.epoch(above=still_told(store).epoch)
     fleet = Fleet(
         store=store,
         catalog=catalog,
