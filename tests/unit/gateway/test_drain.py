@@ -10,7 +10,7 @@ from aiohttp import web
 
 from fleetward_gateway.settings import Draining
 from tests.support.eventually import eventually
-from tests.support.fake_engine import FakeEngine
+from tests.support.fake_engine import Behaviour, FakeEngine
 from tests.support.gateway import KEY_A, GatewayUnderTest
 
 BODY = b'{"model":"m"}'
@@ -56,6 +56,16 @@ def draining(served: GatewayUnderTest) -> GatewayUnderTest:
     return served
 
 
+def waits_for(go_on: asyncio.Event) -> Behaviour:
+    """An engine that answers once it may."""
+
+    async def waits(_request: web.Request, _body: bytes) -> web.StreamResponse:
+        await go_on.wait()
+        return web.json_response({})
+
+    return waits
+
+
 async def test_answers_during_a_drain_are_the_last_of_their_connection(
     draining: GatewayUnderTest,
 ) -> None:
@@ -75,12 +85,7 @@ async def test_a_request_that_was_waiting_when_the_drain_began_says_so_too(
     draining: GatewayUnderTest, engine: FakeEngine
 ) -> None:
     go_on = asyncio.Event()
-
-    async def waits(_request: web.Request, _body: bytes) -> web.StreamResponse:
-        await go_on.wait()
-        return web.json_response({})
-
-    engine.behaviour = waits
+    engine.behaviour = waits_for(go_on)
     client = await Kept.connect(draining)
     asked = asyncio.create_task(client.ask())
     await engine.arrived.wait()
@@ -97,14 +102,9 @@ async def test_resting_connections_close_before_the_end_and_new_ones_are_served(
     draining: GatewayUnderTest, engine: FakeEngine
 ) -> None:
     go_on = asyncio.Event()
-
-    async def waits(_request: web.Request, _body: bytes) -> web.StreamResponse:
-        await go_on.wait()
-        return web.json_response({})
-
     resting, fresh, busy = [await Kept.connect(draining) for _ in range(3)]
     await resting.ask()
-    engine.behaviour = waits
+    engine.behaviour = waits_for(go_on)
     engine.arrived.clear()
     asked = asyncio.create_task(busy.ask())
     await engine.arrived.wait()
