@@ -7,6 +7,7 @@ import random
 import time
 from datetime import UTC, datetime
 
+from e2e.chaos.scale import seed
 from e2e.figures.record import record
 from e2e.tests.support import manifests
 from e2e.tests.support.audit import writes
@@ -37,7 +38,7 @@ def test_idle_services_cause_no_writes(cluster: Cluster, playground: str, full: 
 
 def test_kills_at_random_moments_converge(cluster: Cluster, playground: str, full: bool) -> None:
     kills = 20 if full else 2
-    dice = random.Random(20261130)  # noqa: S311 (moments, not secrets)
+    dice = random.Random(seed())  # noqa: S311 (moments, not secrets)
     cluster.apply(*(manifests.service(f"k-{n}", namespace=playground) for n in ("upd", "del-0")))
     ready(cluster, "k-upd", playground)
     survived, slowest, wrong = 0, 0.0, 0

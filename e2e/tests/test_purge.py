@@ -12,7 +12,8 @@ from e2e.tests.support import manifests
 from e2e.tests.support.evidence import evidence_of, key_fingerprint, purge_blocks, purge_seconds
 from e2e.tests.support.gateway import Gateway
 from e2e.tests.support.images import image_without_removal
-from e2e.tests.support.kubectl import Cluster, eventually
+from e2e.tests.support.kubectl import Cluster
+from e2e.tests.support.purges import ended
 from e2e.tests.support.services import pods_of, ready
 from fleetward_api.evidence import verify_evidence
 
@@ -77,13 +78,7 @@ def _purge(cluster: Cluster, tenant: str, *, phase: str) -> str:
     """Purge a tenant, wait for the end and check it; returns the purge's name."""
     name = f"forget-{tenant}-{secrets.token_hex(3)}"
     cluster.apply(manifests.purge(name, tenant=tenant))
-
-    def _ended() -> bool:
-        reached = cluster.get("cpurge", name).get("status", {}).get("phase")
-        return reached in {"Completed", "Incomplete"}
-
-    eventually(_ended, what=f"purge {name} ended", within=90)
-    status = cluster.get("cpurge", name)["status"]
+    status = ended(cluster, name, within=90)
     assert status["phase"] == phase, status
     return name
 

@@ -15,9 +15,10 @@ from e2e.figures.record import record
 from e2e.tests.support import manifests
 from e2e.tests.support.evidence import evidence_of, key_fingerprint
 from e2e.tests.support.gateway import Gateway
-from e2e.tests.support.kubectl import Cluster, Manifest, eventually
+from e2e.tests.support.kubectl import Cluster, Manifest, condition, eventually
 from e2e.tests.support.leader import kill_leader, leader, replace_pod
 from e2e.tests.support.processes import send
+from e2e.tests.support.purges import ended
 from e2e.tests.support.services import pods_of, ready, restarts_and_names
 from fleetward_api.evidence import verify_evidence
 
@@ -162,7 +163,9 @@ def _scene(cluster: Cluster, namespace: str) -> Scene:
     def _two() -> bool:
         pods = cluster.find("pods", namespace=namespace, labels=f"fleetward.io/service={NAME}")
         return len(pods) == 2 and all(
-            "deletionTimestamp" not in pod["metadata"] and _is_ready(pod) for pod in pods
+            "deletionTimestamp" not in pod["metadata"]
+            and condition(pod, "Ready").get("status") == "True"
+            for pod in pods
         )
 
     eventually(_two, what="two engines", within=180)
@@ -170,11 +173,6 @@ def _scene(cluster: Cluster, namespace: str) -> Scene:
     pods = pods_of(cluster, NAME, namespace)
     names = sorted(pod["metadata"]["name"] for pod in pods)
     return Scene(cluster, namespace, tuple(names), frozenset(restarts_and_names(pods)))
-
-
-def _is_ready(pod: Manifest) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _cached_prompts(gateway: Gateway) -> list[str]:
@@ -199,15 +197,8 @@ def _start(scene: Scene, *, deadline: str = "1m") -> str:
 
 
 def _ended(scene: Scene, name: str) -> Manifest:
-    """The status with which a purge ended."""
-
-    def _over() -> bool:
-        phase = scene.cluster.get("cpurge", name).get("status", {}).get("phase")
-        return phase in {"Completed", "Incomplete"}
-
-    eventually(_over, what=f"purge {name} ended", within=150)
-    status: Manifest = scene.cluster.get("cpurge", name)["status"]
-    return {**status, "name": name}
+    """The status with which a purge ended, and the purge's name."""
+    return {**ended(scene.cluster, name, within=150), "name": name}
 
 
 def _purge_during(scene: Scene, event: Event, delay_s: float) -> tuple[Manifest, float]:

@@ -13,7 +13,7 @@ from e2e.tests.support.evidence import RELEASE
 from e2e.tests.support.gateway import Gateway
 from e2e.tests.support.kubectl import Cluster, Manifest, condition, eventually
 from e2e.tests.support.leader import kill_operator, leader
-from e2e.tests.support.services import orphans_and_duplicates, pods_of, ready
+from e2e.tests.support.services import is_settled, orphans_and_duplicates, pods_of, ready
 from e2e.tests.support.traffic import Traffic
 
 _OPERATORS = "app.kubernetes.io/component=operator"
@@ -83,7 +83,7 @@ def _kill(cluster: Cluster, dice: random.Random) -> None:
     leading = leader(cluster).split("_", 1)[0]
     chosen = leading if leading in pods and dice.random() < 2 / 3 else dice.choice(pods)
     kill_operator(chosen)
-    cluster.run("delete", "pod", chosen, "-n", RELEASE, "--ignore-not-found", "--wait=false")
+    cluster.delete("pod", chosen, namespace=RELEASE)
 
 
 def _living(cluster: Cluster) -> list[Manifest]:
@@ -99,12 +99,8 @@ def _living(cluster: Cluster) -> list[Manifest]:
 
 
 def _complete(service: Manifest) -> bool:
-    current = service.get("status", {}).get("observedGeneration")
-    return (
-        current == service["metadata"]["generation"]
-        and condition(service, "Ready").get("status") == "True"
-        and condition(service, "Progressing").get("reason") == "Complete"
-    )
+    complete = condition(service, "Progressing").get("reason") == "Complete"
+    return complete and is_settled(service)
 
 
 def _kept(cluster: Cluster, namespace: str, names: list[str]) -> set[tuple[str, str, object]]:

@@ -34,7 +34,11 @@ def restarts_and_names(pods: list[Manifest]) -> set[tuple[str, int]]:
 
 def settled(cluster: Cluster, name: str, namespace: str) -> bool:
     """Whether a service's status speaks of its present spec and says Ready."""
-    service = cluster.get("fsvc", name, namespace=namespace)
+    return is_settled(cluster.get("fsvc", name, namespace=namespace))
+
+
+def is_settled(service: Manifest) -> bool:
+    """The same of a service that has been read."""
     status = service.get("status", {})
     current = status.get("observedGeneration") == service["metadata"]["generation"]
     return bool(current and condition(service, "Ready").get("status") == "True")
