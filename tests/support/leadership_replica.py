@@ -47,7 +47,7 @@ def bend(skew_s: float) -> None:
 def main(skew_s: float, duration_s: float, deadline_s: float, retry_s: float) -> None:
     """Run one replica until it is told to stop."""
     bend(skew_s)
-    from fleetward_operator.__main__ import run  # noqa: PLC0415 - after the clock is bent
+    from fleetward_operator.program import run  # noqa: PLC0415 - after the clock is bent
     from fleetward_operator.settings import Timings, read_settings  # noqa: PLC0415 - as above
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")

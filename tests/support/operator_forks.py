@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-_PRELOADED = ("fleetward_operator.__main__", "kubernetes.aio.client", "kubernetes.aio.config")
+_PRELOADED = ("fleetward_operator.program", "kubernetes.aio.client", "kubernetes.aio.config")
 _PR_SET_PDEATHSIG = 1
 
 

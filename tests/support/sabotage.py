@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import fleetward_engine.__main__ as real
 from fleetward_api.admin import ModelState
+from fleetward_engine import __main__ as program
 from fleetward_engine.engine import Engine
+from fleetward_engine.server import serve_command
 
 SPARE_BYTES = 32 << 20
 
@@ -83,8 +84,8 @@ def _take_all(into: list[bytearray]) -> None:
 
 def main(fault: str, trigger: Path, arguments: list[str]) -> int:
     """Run the engine's own command line."""
-    program: Any = real
-    build = program.build_engine
+    serving: Any = serve_command
+    build = serving.build_engine
 
     def sabotaged(*given: Any) -> tuple[Engine, ModelState]:
         engine, state = build(*given)
@@ -103,8 +104,8 @@ def main(fault: str, trigger: Path, arguments: list[str]) -> int:
             tokenizer.encode = lambda text: hang() if len(text) > 5000 else encode(text)
         return engine, state
 
-    program.build_engine = sabotaged
-    return real.main(arguments)
+    serving.build_engine = sabotaged
+    return program.main(arguments)
 
 
 if __name__ == "__main__":

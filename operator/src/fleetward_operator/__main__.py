@@ -6,33 +6,14 @@ import asyncio
 import logging
 import os
 import sys
-from typing import Any, cast
 
-import kopf
-
-from fleetward_operator.handlers.app import App
-from fleetward_operator.handlers.kopf_registry import build_registry, build_settings
-from fleetward_operator.settings import Settings, SettingsError, read_settings
-
-
-async def run(settings: Settings) -> int:
-    """Run one replica; its exit code."""
-    app = App(settings)
-    await kopf.operator(
-        registry=build_registry(app),
-        settings=build_settings(),
-        # Told, or kopf would ask the image for the user's name, and a uid may have none.
-        # (Any: the parameter's own type is private to kopf.)
-        identity=cast("Any", settings.identity.pod_name),
-        standalone=True,
-        clusterwide=True,
-        stop_flag=app.stopped,
-    )
-    return app.exit_code
+from fleetward_api.early_stop import end_on_sigterm
+from fleetward_operator.settings import SettingsError, read_settings
 
 
 def main() -> None:
     """Entry point of the console script."""
+    end_on_sigterm()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -43,6 +24,9 @@ def main() -> None:
     except SettingsError as fault:
         print(f"fleetward-operator: {fault}", file=sys.stderr)
         raise SystemExit(2) from fault
+    # Here: kopf and the Kubernetes client take a second to import.
+    from fleetward_operator.program import run  # noqa: PLC0415
+
     raise SystemExit(asyncio.run(run(settings)))
 
 

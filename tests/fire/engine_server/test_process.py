@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -105,6 +105,15 @@ async def test_a_fatal_fault_is_told_to_the_kubelet(
     )
 
 
+@pytest.fixture
+def own_sigterm() -> Iterator[None]:
+    """A program's start takes SIGTERM over; here it is pytest's again afterwards."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("own_sigterm")
 def test_a_wrong_setting_is_told_to_the_kubelet(tmp_path: Path) -> None:
     log = tmp_path / "termination"
     flags = ["--model", "m", "--insecure-local", "--block-size", "0", "--termination-log", str(log)]
@@ -112,6 +121,7 @@ def test_a_wrong_setting_is_told_to_the_kubelet(tmp_path: Path) -> None:
     assert "block_size must be at least 1" in log.read_text()
 
 
+@pytest.mark.usefixtures("own_sigterm")
 def test_draining_where_no_engine_runs_fails(tmp_path: Path) -> None:
     assert main(["drain", "--pid-file", str(tmp_path / "none")]) == 1
 

@@ -14,12 +14,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from fleetward_engine.server.assembly import Assembly
 from fleetward_engine.server.errors import unavailable
 from fleetward_engine.server.health import liveness
 from fleetward_engine.server.listeners import Listeners, listen
+from fleetward_engine.server.termination import write_termination
 from fleetward_engine.settings import Ports, ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ TELL_S = {EXIT_FAILED: 2.0, EXIT_NOT_LOADED: 5.0}
 """How long a process that must end still answers probes and ``/state`` with its fault."""
 POLL_S = 0.05
 THREAD_STOP_S = 2.0
-TERMINATION_BYTES = 4096
 LAST_RESORT_S = 9.0
 
 
@@ -124,14 +123,6 @@ def start_drain(assembly: Assembly) -> None:
         assembly.member.drain(assembly.service)
     else:
         assembly.service.drain.start(assembly.service.clock())
-
-
-def write_termination(path: Path, fault: str) -> None:
-    """Leave the fault where the kubelet copies it into the pod's status."""
-    try:
-        path.write_bytes(fault.encode("utf-8", "replace")[:TERMINATION_BYTES])
-    except OSError as problem:
-        logger.warning("cannot write %s: %s", path, problem)
 
 
 def _on_signals(assembly: Assembly, stopping: asyncio.Event) -> None:

@@ -1,0 +1,26 @@
+"""``fleetward-engine serve``: assemble the serving process and run it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+
+import uvloop
+
+from fleetward_engine.factory import build_engine
+from fleetward_engine.server.assembly import World, assemble
+from fleetward_engine.server.process import make_last_resort, run
+from fleetward_engine.settings import ServeSettings
+
+
+def serve(settings: ServeSettings) -> int:
+    """Assemble and run the serving process on uvloop."""
+    world = World(clock=time.monotonic, wall=time.time, new_id=lambda: uuid.uuid4().hex)
+
+    async def life() -> int:
+        assembly = assemble(settings, lambda: build_engine(settings.engine, world.clock), world)
+        return await run(settings, assembly, last_resort=make_last_resort())
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(life())
