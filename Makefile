@@ -98,8 +98,8 @@ bench-up: venv ## `make up` from nothing, again, and after `make down`
 	@$(PY) -m e2e.figures up
 
 .PHONY: chaos
-chaos: venv ## The product under fire in full, resumable; ONLY=STEP runs one, FRESH=1 starts over
-	@$(PY) -m e2e.chaos run $(if $(ONLY),--only $(ONLY)) $(if $(FRESH),--fresh)
+chaos: venv ## The product under fire in full, resumable (ONLY=STEP, FRESH=1, JOBS=N)
+	@$(PY) -m e2e.chaos run $(if $(ONLY),--only $(ONLY)) $(if $(FRESH),--fresh) $(if $(JOBS),--jobs $(JOBS))
 
 .PHONY: bench-all
 bench-all: bench-up bench-throughput test-engine bench-cluster test ## Measure all of `make figures`

@@ -10,13 +10,15 @@ class Step:
     """One command of `make chaos`.
 
     `name` is what `--only` takes, `tests` the pytest targets that record `figures`, and
-    `limit_s` bounds the whole step in seconds.
+    `limit_s` bounds the whole step in seconds. A step that is `untimed` measures no time and takes
+    no cluster: such steps may run side by side.
     """
 
     name: str
     tests: tuple[str, ...]
     figures: tuple[str, ...]
     limit_s: int
+    untimed: bool = False
 
 
 SWEEP = "test_interrupted_at_any_call_it_ends_as_if_undisturbed"
@@ -27,12 +29,14 @@ STEPS: tuple[Step, ...] = (
         tests=("tests/unit/api/test_evidence_mutations.py",),
         figures=("evidence-mutations-missed",),
         limit_s=900,
+        untimed=True,
     ),
     Step(
         name="purge-protocol",
         tests=("tests/fire/purge/test_purge_states.py",),
         figures=("purge-violations", "purge-states-explored", "purge-mutants-missed"),
         limit_s=1800,
+        untimed=True,
     ),
     Step(
         name="isolation",
@@ -69,6 +73,7 @@ STEPS: tuple[Step, ...] = (
             tests=(f"tests/integration/operator/test_failpoints.py::{SWEEP}[{story}]",),
             figures=(f"failpoints-{story}-not-converged", f"failpoints-{story}-writes"),
             limit_s=3600,
+            untimed=True,
         )
         for story in ("create", "delete", "update", "policy", "purge")
     ),
