@@ -134,7 +134,6 @@ STEPS: tuple[Step, ...] = (
             "bombs-memory-mib",
             "bombs-read-beyond-limit-kib",
             "spoofs-effective",
-            "config-mutations-downtime",
             "streams-2000-completed",
             "slow-reader-memory-mib",
             "slow-reader-p99-ratio",
@@ -189,6 +188,13 @@ STEPS: tuple[Step, ...] = (
             *("foreign-lost-updates", "foreign-write-amplification", "idle-fleet-writes"),
         ),
         limit_s=1500,
+    ),
+    Step(
+        name="config-mutations",
+        tests=("tests/integration/gateway/test_broken_objects.py",),
+        figures=("config-mutations-downtime",),
+        limit_s=900,
+        untimed=True,
     ),
     Step(
         name="key-rotation",

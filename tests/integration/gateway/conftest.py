@@ -25,7 +25,9 @@ from e2e.cluster.steps import Steps
 from fleetward_api.keys import SealingKey, SigningKey
 from fleetward_kube import KubeClient
 from fleetward_kube.client import APPLY
+from tests.support.fake_engine import FakeEngine
 from tests.support.free_port import free_port
+from tests.support.own_address import own_address
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _KINDS = {
@@ -78,8 +80,11 @@ class World:
     kubeconfig: Path
     folder: Path
     port: int
+    metrics_port: int
     process: subprocess.Popen[bytes] | None = None
     signing: SigningKey = field(default_factory=SigningKey.generate)
+    operator_key: SigningKey = field(default_factory=SigningKey.generate)
+    sealing_key: SealingKey = field(default_factory=SealingKey.generate)
 
     @property
     def url(self) -> str:
@@ -118,7 +123,7 @@ class World:
         metadata = {"namespace": self.release, "name": name}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
-    async def operator_objects(self) -> None:
+    def operator_manifests(self) -> list[dict[str, Any]]:
         """What the operator makes, but for the floors."""
         own = self.secret(
             "fleetward-gateway-keys",
@@ -126,14 +131,18 @@ class World:
             signing_pem=self.signing.to_pem(),
             digest_key=b"d" * 32,
         )
-        await self.apply(own)
         trust = self.config_map(
             "fleetward-trust",
-            operator_pub=SigningKey.generate().verify_key.to_b64(),
-            sealing_pub=SealingKey.generate().public.to_b64(),
+            operator_pub=self.operator_key.verify_key.to_b64(),
+            sealing_pub=self.sealing_key.public.to_b64(),
             gateway_pub=self.signing.verify_key.to_b64(),
         )
-        await self.apply(trust)
+        return [own, trust]
+
+    async def operator_objects(self) -> None:
+        """Make what the operator makes, but for the floors."""
+        for manifest in self.operator_manifests():
+            await self.apply(manifest)
 
     def start(self) -> subprocess.Popen[bytes]:
         token = self.folder / "token"
@@ -150,7 +159,7 @@ class World:
             "FLEETWARD_GATEWAY_HOST": "127.0.0.1",
             "FLEETWARD_GATEWAY_PORT": str(self.port),
             "FLEETWARD_GATEWAY_ADMIN_PORT": "0",
-            "FLEETWARD_GATEWAY_METRICS_PORT": "0",
+            "FLEETWARD_GATEWAY_METRICS_PORT": str(self.metrics_port),
             "FLEETWARD_GATEWAY_DRAIN_DELAY_SECONDS": "0.5",
         }
         with (self.folder / "gateway.log").open("wb") as log:
@@ -173,6 +182,12 @@ class World:
                 return response.status, (await response.json())["missing"]
         except aiohttp.ClientError:
             return 0, []
+
+    async def metrics(self) -> str:
+        """What a scraper reads."""
+        url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        async with self.session.get(url) as response:
+            return await response.text()
 
     async def until_ready(self) -> None:
         async with asyncio.timeout(60):
@@ -220,10 +235,20 @@ async def world(
         KubeClient.from_environment({"KUBECONFIG": str(crds_installed)}) as client,
         aiohttp.ClientSession() as session,
     ):
-        made = World(client, session, release, keys, apps, account, tmp_path, free_port())
+        ports = (free_port(), free_port())
+        made = World(client, session, release, keys, apps, account, tmp_path, *ports)
         for name in (release, keys, apps):
             await made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for manifest in chart_rights(release, keys):
             await made.apply(manifest)
         yield made
         made.stop()
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[FakeEngine]:
+    """An engine at an address that an EndpointSlice may hold."""
+    fake = FakeEngine(host=own_address())
+    await fake.start()
+    yield fake
+    await fake.stop()

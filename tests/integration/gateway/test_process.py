@@ -4,92 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import time
-from collections.abc import AsyncIterator
-from ipaddress import ip_address
-from typing import Any
-
-import psutil
-import pytest
 
 from fleetward_api.identity import IdentityClaims, verify_identity
 from tests.integration.gateway.conftest import World
+from tests.integration.gateway.objects import KEY_A, KEY_B, Objects, ready_world
 from tests.support.eventually import eventually
 from tests.support.fake_engine import FakeEngine, events
 
-KEY_A, KEY_B = b"sk-a-0123456789abcdef", b"sk-b-0123456789abcdef"
 FIRST, SECOND = b'data: {"n":1}\n\n', b'data: {"n":2}\n\n'
 DONE = b"data: [DONE]\n\n"
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(host=own_address())
-    await fake.start()
-    yield fake
-    await fake.stop()
-
-
-def own_address() -> str:
-    """An address of this machine that is no loopback: the API server takes none in a slice."""
-    found = [
-        entry.address
-        for entries in psutil.net_if_addrs().values()
-        for entry in entries
-        if entry.family == socket.AF_INET and not ip_address(entry.address).is_loopback
-    ]
-    assert found, "this machine has no IPv4 address but loopback"
-    return found[0]
-
-
-class Objects:
-    """The manifests of one test, named apart from those of others."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.mark = world.release.removeprefix("release-")
-        self.model = f"model-{self.mark}"
-
-    def tenant(self, letter: str) -> dict[str, Any]:
-        name, secret = f"t{letter}-{self.mark}", self.world.key_secret(f"key-{letter}")
-        return {
-            "apiVersion": "fleetward.io/v1alpha1",
-            "kind": "Tenant",
-            "metadata": {"name": name, "labels": {"letter": f"{letter}-{self.mark}"}},
-            "spec": {"apiKeys": [{"name": "main", "secretRef": {"name": secret}}]},
-        }
-
-    def service(self, *letters: str) -> dict[str, Any]:
-        values = [f"{letter}-{self.mark}" for letter in letters]
-        expression = {"key": "letter", "operator": "In", "values": values}
-        return {
-            "apiVersion": "fleetward.io/v1alpha1",
-            "kind": "InferenceService",
-            "metadata": {"namespace": self.world.apps, "name": "svc"},
-            "spec": {
-                "model": {"name": self.model, "source": "package://demo"},
-                "access": {"tenantSelector": {"matchExpressions": [expression]}},
-            },
-        }
-
-    def slice_(self, engine: FakeEngine, *, ready: bool = True) -> dict[str, Any]:
-        endpoint = {**engine.endpoint("pod-1"), "conditions": {"ready": ready}}
-        return {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "namespace": self.world.apps,
-                "name": "svc-1",
-                "labels": {
-                    "fleetward.io/service": "svc",
-                    "app.kubernetes.io/component": "engine",
-                },
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "http", "port": engine.port, "protocol": "TCP"}],
-            "endpoints": [endpoint],
-        }
 
 
 async def test_waits_for_the_floors_and_follows_every_change(
@@ -159,20 +83,6 @@ async def last_claims(
         service_uid=made["metadata"]["uid"],
         now=time.time(),
     )
-
-
-async def ready_world(world: World, engine: FakeEngine) -> Objects:
-    objects = Objects(world)
-    await world.operator_objects()
-    await world.apply(world.config_map("fleetward-floors", floors_json='{"version":1}'))
-    await world.apply(world.secret("key-a", world.keys, key=KEY_A))
-    await world.apply(objects.tenant("a"))
-    await world.apply(objects.service("a"))
-    await world.apply(objects.slice_(engine))
-    world.start()
-    await world.until_ready()
-    await world.until_status(200, key=KEY_A.decode(), model=objects.model)
-    return objects
 
 
 async def test_a_drain_lets_streams_finish_and_the_process_ends_with_zero(

@@ -20,7 +20,7 @@ from fleetward_api.keys import SigningKey
 from fleetward_operator.edges.release_keys import GATEWAY_KEYS
 from fleetward_operator.handlers import fleet
 from tests.integration.gateway.conftest import World
-from tests.integration.gateway.test_process import KEY_A, Objects, own_address
+from tests.integration.gateway.objects import KEY_A, Objects
 from tests.support.client_streams import CHAT, Streams, streaming
 from tests.support.engine_server import (
     MODEL,
@@ -33,6 +33,7 @@ from tests.support.free_port import free_port
 from tests.support.kubelet_mount import KubeletMount
 from tests.support.operator_world import World as OperatorWorld
 from tests.support.operator_world import until
+from tests.support.own_address import own_address
 from tests.support.tcp_proxy import TcpProxy
 
 NEXT_A = b"sk-a-next-0123456789abcdef"
