@@ -174,6 +174,20 @@ def test_penalties_follow_their_definitions() -> None:
     assert logits.tolist() == [2.0, -2.0, 1.0, 0.5]
 
 
+def test_a_bias_is_added_to_the_logit_and_changes_no_logprob() -> None:
+    logits = make_logits(2)
+    plain = logits[0].log_softmax(-1)
+    params = SamplingParams(
+        max_tokens=1, temperature=0.0, logprobs=0, logit_bias=((7, 100.0), (8, -100.0))
+    )
+    biased, free = sample(logits, [make_row(params), make_row(SamplingParams(max_tokens=1))])
+    assert biased.token_id == 7
+    assert biased.logprobs is not None
+    assert biased.logprobs.logprob == pytest.approx(float(plain[7]))
+    assert free == sample(logits[1:], [make_row(SamplingParams(max_tokens=1))])[0]
+    assert penalise(logits[0], make_row(params))[8] == pytest.approx(float(logits[0, 8]) - 100)
+
+
 def test_banned_tokens_are_not_chosen_even_when_likeliest() -> None:
     logits = torch.zeros(1, 5)
     logits[0, 2] = 50.0

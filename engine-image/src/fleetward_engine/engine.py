@@ -14,6 +14,7 @@ from fleetward_api.scope import Scope
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.counters import Counters
 from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.forks import Forks
 from fleetward_engine.generation import Generation
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput
@@ -58,6 +59,7 @@ class Engine:
             enable_chunked_prefill=config.enable_chunked_prefill,
         )
         self._scheduler = Scheduler(limits, self._kv_cache)
+        self._forks = Forks()
         self._generations: dict[str, Generation] = {}
         self._closing: list[RequestOutput] = []
         self._counters = Counters(last_progress=clock())
@@ -90,14 +92,19 @@ class Engine:
         self._counters.arrivals += 1
         sequence = Sequence(request, order=self._counters.arrivals)
         self._generations[request.request_id] = Generation(sequence, self.tokenizer)
-        self._scheduler.add(sequence)
+        if self._waits_for_prompt(request):
+            self._forks.hold(sequence)
+        else:
+            self._scheduler.add(sequence)
 
     def abort_request(self, request_id: str) -> bool:
         """Drop a request; no output follows. False if it is not (or no longer) here."""
         generation = self._generations.pop(request_id, None)
         if generation is None:
             return False
-        self._scheduler.remove(generation.sequence)
+        if not self._forks.drop(generation.sequence):
+            self._scheduler.remove(generation.sequence)
+        self._release_forks(request_id)
         self._overwrite_dirty()
         return True
 
@@ -208,7 +215,7 @@ class Engine:
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
         """Shorten the TTLs of what is cached, or will be by requests that are here."""
-        for sequence in self._scheduler:
+        for sequence in (*self._scheduler, *self._forks):
             sequence.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
         self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
 
@@ -221,7 +228,7 @@ class Engine:
     def check_integrity(self) -> None:
         """Raise AssertionError when the engine's books contradict each other."""
         self._kv_cache.check_integrity(self._scheduler.running)
-        if len(list(self._scheduler)) != len(self._generations):
+        if len([*self._scheduler, *self._forks]) != len(self._generations):
             raise AssertionError("a request is in no queue, or in two")
         if any(sequence.block_table for sequence in self._scheduler.waiting):
             raise AssertionError("a waiting sequence holds blocks")
@@ -284,7 +291,17 @@ class Engine:
         if output.finish_reason is not None:
             del self._generations[generation.request_id]
             self._scheduler.remove(sequence)
+        self._release_forks(generation.request_id)
         return output
+
+    def _waits_for_prompt(self, request: Request) -> bool:
+        first = self._generations.get(request.fork_of)
+        shares = request.cache.root is not None and request.cache.store
+        return shares and first is not None and first.sequence.num_output_tokens == 0
+
+    def _release_forks(self, request_id: str) -> None:
+        for sequence in self._forks.release(request_id):
+            self._scheduler.add(sequence)
 
 
 def _max_model_len(config: EngineConfig, runner: ModelRunner) -> int:

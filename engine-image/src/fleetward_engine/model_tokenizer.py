@@ -82,6 +82,10 @@ class ModelTokenizer:
         """The bytes a token adds to the text; control tokens add none."""
         return self._bytes[token_id]
 
+    def token_name(self, token_id: int) -> str:
+        """See `Tokenizer.token_name`."""
+        return self._special.id_to_token(token_id) or ""
+
     def _guard(self, messages: Sequence[ChatMessage]) -> tuple[list[ChatMessage], list[str]]:
         """Take guarded text out of the messages; it comes back as plain text."""
         spelled: list[str] = []

@@ -42,6 +42,7 @@ def refuse_impossible(
     for name, ids in (
         ("prompt", request.prompt_token_ids),
         ("stop_token_ids", request.sampling.stop_token_ids),
+        ("logit_bias", tuple(token for token, _ in request.sampling.logit_bias)),
     ):
         if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
             raise RequestRefused(

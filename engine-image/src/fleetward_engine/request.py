@@ -10,6 +10,7 @@ from fleetward_engine.errors import RequestRefused
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
+MAX_BIAS = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class SamplingParams:
 
     `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those filters off. `logprobs` N
     asks for the N most likely tokens beside the chosen one's own log-probability (0: only its own).
-    Penalties count generated tokens; `repetition_penalty` counts the prompt's too.
+    Penalties count generated tokens; `repetition_penalty` counts the prompt's too. `logit_bias`
+    holds (token id, what is added to its logit) pairs.
 
     Raises:
         RequestRefused: a value is out of range; `param` names it.
@@ -38,6 +40,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logprobs: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse values outside their range, NaN and infinity included."""
@@ -48,6 +51,8 @@ class SamplingParams:
         _in_range("min_p", self.min_p, low=0.0, high=1.0)
         _in_range("presence_penalty", self.presence_penalty, low=-2.0, high=2.0)
         _in_range("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0)
+        for _, bias in self.logit_bias:
+            _in_range("logit_bias", bias, low=-MAX_BIAS, high=MAX_BIAS)
         if not 0.0 < self.top_p <= 1.0:
             raise RequestRefused(
                 f"top_p must be above 0 and at most 1, not {self.top_p}", param="top_p"
@@ -88,6 +93,7 @@ class CacheContext:
     that isolation separates, by which its blocks are purged; `floor` is that scope's floor in the
     identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
     bytes of its blocks are overwritten when it ends. A TTL of None means no limit.
+    `retention_class` names the class that these came from, for the books.
     """
 
     root: bytes | None
@@ -96,6 +102,7 @@ class CacheContext:
     store: bool = True
     idle_ttl_ms: int | None = None
     max_ttl_ms: int | None = None
+    retention_class: str = ""
 
     def limited(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> CacheContext:
         """The same with TTLs no longer than these."""
@@ -111,7 +118,8 @@ class Request:
     """One sequence to complete. `arrival` is in seconds of the engine's monotonic clock.
 
     `choice` tells the choices of one call apart, so that a seed over `n` choices or a list of
-    prompts does not draw the same numbers for each.
+    prompts does not draw the same numbers for each. `fork_of` names another request here with the
+    same prompt and cache context: this one waits until that one's prompt is computed and cached.
     """
 
     request_id: str
@@ -120,6 +128,7 @@ class Request:
     cache: CacheContext
     arrival: float
     choice: int = 0
+    fork_of: str = ""
 
 
 def _shorter(first: int | None, second: int | None) -> int | None:

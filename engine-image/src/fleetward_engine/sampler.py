@@ -56,7 +56,7 @@ def choose(logits: Tensor, params: SamplingParams, number: float) -> int:
 
 
 def penalise(logits: Tensor, row: SampleRow) -> Tensor:
-    """Logits [vocab] after repetition, frequency and presence penalties and bans; a new tensor."""
+    """Logits [vocab] after penalties, biases and bans; a new tensor."""
     logits = logits.clone()
     params = row.params
     if params.repetition_penalty != 1.0:
@@ -69,6 +69,9 @@ def penalise(logits: Tensor, row: SampleRow) -> Tensor:
         counts = Counter(row.output_token_ids)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype)
         logits[list(counts)] -= times * params.frequency_penalty + params.presence_penalty
+    if params.logit_bias:
+        ids, biases = zip(*params.logit_bias, strict=True)
+        logits[list(ids)] += torch.tensor(biases, dtype=logits.dtype)
     if row.banned_token_ids:
         logits[sorted(row.banned_token_ids)] = -math.inf
     return logits
@@ -77,7 +80,7 @@ def penalise(logits: Tensor, row: SampleRow) -> Tensor:
 def _sample_row(logits: Tensor, row: SampleRow, likeliest: int) -> Sampled:
     params = row.params
     logprobs_wanted = params.logprobs is not None
-    changed = params.has_penalties or bool(row.banned_token_ids)
+    changed = params.has_penalties or bool(params.logit_bias or row.banned_token_ids)
     if params.greedy and not changed and not logprobs_wanted:
         return Sampled(likeliest)
     raw = logits.float().cpu()

@@ -61,8 +61,11 @@ class Scheduler:
         yield from self.waiting
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a new sequence behind all others."""
-        self.waiting.append(sequence)
+        """Queue a sequence by its arrival; one that was held back until now has its old place."""
+        place = len(self.waiting)
+        while place and self.waiting[place - 1].order > sequence.order:
+            place -= 1
+        self.waiting.insert(place, sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out of whichever queue it is in, and its blocks back."""

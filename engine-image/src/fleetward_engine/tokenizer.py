@@ -32,6 +32,9 @@ class Tokenizer(Protocol):
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token adds to the text; control tokens add none."""
 
+    def token_name(self, token_id: int) -> str:
+        """What the vocabulary calls a token: how a control token is spelled."""
+
 
 class ByteTokenizer:
     """One token per UTF-8 byte, then a token for each chat mark: needs no model."""
@@ -63,3 +66,8 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         """The byte itself; marks add nothing."""
         return bytes([token_id]) if token_id < self.TURN else b""
+
+    def token_name(self, token_id: int) -> str:
+        """Marks have names; a byte is called what it is."""
+        names = {self.TURN: "<|turn|>", self.END: "<|end|>"}
+        return names.get(token_id) or f"<0x{token_id:02X}>"

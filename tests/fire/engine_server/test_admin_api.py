@@ -29,7 +29,7 @@ from fleetward_api.floors import Floors
 from fleetward_api.keys import SigningKey
 from fleetward_api.member import open_admission
 from fleetward_engine.server.openai_models import ChatCompletionBody
-from fleetward_engine.server.prompt import PromptEncoder
+from fleetward_engine.server.prompt import Prompt, PromptEncoder
 from tests.support.engine_server import POD_UID, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
 from tests.support.purge_orders import PROMPT, code_of, order, receipt_of
@@ -219,7 +219,7 @@ async def test_a_policy_change_governs_requests_that_are_still_being_read(
     entered, go = asyncio.Event(), asyncio.Event()
     encode = PromptEncoder.chat
 
-    async def slow(self: PromptEncoder, body: ChatCompletionBody) -> tuple[int, ...]:
+    async def slow(self: PromptEncoder, body: ChatCompletionBody) -> Prompt:
         entered.set()
         await go.wait()
         return await encode(self, body)

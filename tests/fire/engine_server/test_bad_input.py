@@ -58,7 +58,9 @@ CASES: list[tuple[str, dict[str, Any], str | None, str]] = [
     (CHAT, {"max_completion_tokens": 5000}, "max_tokens", "context_length_exceeded"),
     (CHAT, {"max_tokens": 3, "min_tokens": 4}, "min_tokens", "invalid_value"),
     (TEXT, {"prompt": [1] * 2048}, "prompt", "context_length_exceeded"),
-    (CHAT, {"n": 1_000_000}, "n", "unsupported_parameter"),
+    (CHAT, {"n": 1_000_000}, "n", "invalid_value"),
+    (TEXT, {"prompt": ["a", "b"], "n": 65}, "n", "invalid_value"),
+    (TEXT, {"prompt": ["a"] * 129}, "prompt", "invalid_value"),
     (CHAT, {"n": 0}, "n", "invalid_value"),
     (CHAT, {"n": True}, "n", "invalid_value"),
     (CHAT, {"temperature": 3}, "temperature", "invalid_value"),
@@ -69,10 +71,20 @@ CASES: list[tuple[str, dict[str, Any], str | None, str]] = [
     (CHAT, {"stop": ""}, "stop", "invalid_value"),
     (CHAT, {"stop": [1]}, "stop[0]", "invalid_value"),
     (CHAT, {"stop_token_ids": [99_999]}, "stop_token_ids", "invalid_value"),
-    (CHAT, {"logprobs": True}, "logprobs", "unsupported_parameter"),
     (CHAT, {"logprobs": -1}, "logprobs", "invalid_value"),
-    (CHAT, {"top_logprobs": 3}, "top_logprobs", "unsupported_parameter"),
-    (CHAT, {"logit_bias": {"1": 100}}, "logit_bias", "unsupported_parameter"),
+    (CHAT, {"top_logprobs": 3}, "top_logprobs", "invalid_value"),
+    (CHAT, {"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),
+    (CHAT, {"logit_bias": {"258": 1}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"-1": 1}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"1.5": 1}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"9" * 5000: 1}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"1": 101}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"1": 10**30}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"1": "5"}}, "logit_bias", "invalid_value"),
+    (CHAT, {"logit_bias": {"1": True}}, "logit_bias", "invalid_value"),
+    (CHAT, {"metadata": {"a": 1}}, "metadata", "invalid_value"),
+    (CHAT, {"priority": 5}, "priority", "unsupported_parameter"),
+    (CHAT, {"user": "u" * 1000}, "user", "invalid_value"),
     (CHAT, {"logit_bias": [1]}, "logit_bias", "invalid_value"),
     (CHAT, {"response_format": {"type": "json_object"}}, "response_format",
      "unsupported_parameter"),
@@ -91,13 +103,14 @@ CASES: list[tuple[str, dict[str, Any], str | None, str]] = [
     (TEXT, {"prompt": ""}, "prompt", "invalid_value"),
     (TEXT, {"prompt": []}, "prompt", "invalid_value"),
     (TEXT, {"prompt": {"a": 1}}, "prompt", "invalid_value"),
-    (TEXT, {"prompt": ["a", "b"]}, "prompt", "unsupported_parameter"),
-    (TEXT, {"prompt": [[1], [2]]}, "prompt", "unsupported_parameter"),
+    (TEXT, {"prompt": ["a", ""]}, "prompt", "invalid_value"),
+    (TEXT, {"prompt": [[1], []]}, "prompt", "invalid_value"),
+    (TEXT, {"prompt": [[1], [99_999]]}, "prompt", "invalid_value"),
     (TEXT, {"prompt": [1, 99_999]}, "prompt", "invalid_value"),
     (TEXT, {"prompt": [-1]}, "prompt[0]", "invalid_value"),
-    (TEXT, {"prompt": "x", "echo": True}, "echo", "unsupported_parameter"),
+    (TEXT, {"prompt": "x", "echo": True, "logprobs": 0}, "logprobs", "unsupported_parameter"),
     (TEXT, {"prompt": "x", "suffix": "y"}, "suffix", "unsupported_parameter"),
-    (TEXT, {"prompt": "x", "logprobs": 1}, "logprobs", "unsupported_parameter"),
+    (TEXT, {"prompt": "x", "logprobs": 21}, "logprobs", "invalid_value"),
     (TEXT, {"prompt": "x", "best_of": 4}, "best_of", "unsupported_parameter"),
     (TEXT, {"prompt": "x" * 3000}, "prompt", "context_length_exceeded"),
     (TEXT, {"prompt": " " * 1_000_000}, "prompt", "context_length_exceeded"),
@@ -161,8 +174,9 @@ def test_a_bias_of_many_wrong_values_is_refused_by_its_name() -> None:
             "logit_bias": {str(number): DEEP for number in range(1000)},
         }
     )
-    with pytest.raises(ApiError, match="logit_bias is not supported"):
-        check_supported(body)
+    limits = Limits(context_tokens=100, vocab_size=2000)
+    with pytest.raises(ApiError, match="the bias of token 0 is no number"):
+        sampling_params(body, prompt_tokens=1, limits=limits)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -300,6 +314,7 @@ async def test_defaults_spelled_out_and_unknown_fields_are_accepted(engine: Runn
         "n": 1, "logprobs": False, "logit_bias": {}, "response_format": {"type": "text"},
         "tools": [], "tool_choice": "none", "store": False, "service_tier": "auto",
         "user": "someone", "prompt_cache_key": "k", "stop": None, "seed": 7, "made_up": {"x": 1},
+        "safety_identifier": "s", "metadata": {"app": "mail"}, "priority": 0, "best_of": 1,
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}], "name": "n"}],
     }  # fmt: skip
     answer = await engine.chat(fields)

@@ -164,7 +164,7 @@ async def check_load_and_metrics(engine: RunningEngine) -> None:
         "ready": True, "draining": False, "unfinished": 0, "running": 0, "waiting": 0,
         "kv_blocks_used": 0, "kv_blocks_total": 512,
     }  # fmt: skip
-    await engine.chat({"messages": HELLO, "n": 2})
+    await engine.chat({"messages": HELLO, "best_of": 2})
     page = (await engine.http.get(f"http://127.0.0.1:{engine.metrics_port}/metrics")).text
     for line in (
         'fleetward_engine_request_success_total{finish_reason="length"} 1.0',

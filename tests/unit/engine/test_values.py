@@ -59,6 +59,8 @@ def test_configurations_that_cannot_work_are_refused(  # type: ignore[no-untyped
         ("repetition_penalty", 0.0),
         ("repetition_penalty", math.inf),
         ("logprobs", 21),
+        ("logit_bias", ((1, 100.5),)),
+        ("logit_bias", ((1, math.nan),)),
         ("stop", ("",)),
         ("stop", ("x",) * 17),
     ],

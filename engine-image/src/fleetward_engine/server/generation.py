@@ -1,4 +1,4 @@
-"""One request's way out of the engine: outputs arrive in batches, the handler awaits them."""
+"""One call's way out of the engine: outputs arrive in batches, the handler awaits them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ from fleetward_engine.server.errors import ApiError
 
 
 class Generation:
-    """The outputs of one request, in order; lives on the event loop's thread.
+    """The outputs of a call's requests, one a choice; lives on the event loop's thread.
 
-    An `ApiError` in place of outputs ends it: refused at submit, or the engine failed.
+    It ends when all of them have. An `ApiError` in place of outputs ends it at once: one was
+    refused at submit, or the engine failed.
     """
 
-    __slots__ = ("_changed", "_error", "_outputs", "finished", "request_id")
+    __slots__ = ("_changed", "_error", "_left", "_outputs", "request_ids")
 
-    def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
-        self.finished = False
+    def __init__(self, *request_ids: str) -> None:
+        self.request_ids = request_ids
+        self._left = set(request_ids)
         self._outputs: deque[RequestOutput] = deque()
         self._error: ApiError | None = None
         self._changed = asyncio.Event()
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come."""
+        return not self._left
+
     def push(self, output: RequestOutput) -> None:
-        """Add one output; ignored once the generation has ended."""
-        if self.finished:
+        """Add one output; ignored once its request, or the generation, has ended."""
+        if output.request_id not in self._left:
             return
         self._outputs.append(output)
-        self.finished = output.finish_reason is not None
+        if output.finish_reason is not None:
+            self._left.remove(output.request_id)
         self._changed.set()
 
     def fail(self, error: ApiError) -> None:
@@ -37,14 +44,14 @@ class Generation:
         if self.finished:
             return
         self._error = error
-        self.finished = True
+        self._left.clear()
         self._changed.set()
 
     async def next_outputs(self) -> list[RequestOutput]:
         """All outputs that have arrived, at least one; an empty list after the last.
 
         Raises:
-            ApiError: the request was refused or the engine failed.
+            ApiError: a request was refused or the engine failed.
         """
         while not self._outputs:
             if self._error is not None:

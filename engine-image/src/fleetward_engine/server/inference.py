@@ -14,9 +14,12 @@ from fleetward_api.openai import CODE_MODEL_NOT_FOUND
 from fleetward_engine.request import Request
 from fleetward_engine.server.body import parse, read_body
 from fleetward_engine.server.cache_context import cache_context
+from fleetward_engine.server.choices import Choice
 from fleetward_engine.server.errors import ApiError
 from fleetward_engine.server.identity import Authenticator, Caller
+from fleetward_engine.server.logprobs import TokenTrail
 from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody
+from fleetward_engine.server.prompt import Prompt
 from fleetward_engine.server.refusals import check_supported
 from fleetward_engine.server.responses import Answer, Kind
 from fleetward_engine.server.sampling import sampling_params
@@ -24,7 +27,7 @@ from fleetward_engine.server.service import EngineService, LoadedModel
 from fleetward_engine.server.streaming import GenerationResponse
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
-Encode = Callable[[LoadedModel, Body], Awaitable[tuple[int, ...]]]
+Encode = Callable[[LoadedModel, Body], Awaitable[list[Prompt]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +46,15 @@ class Inference:
     async def chat_completions(self, request: HttpRequest) -> Response:
         """One conversation turn."""
 
-        async def encode(model: LoadedModel, body: ChatCompletionBody) -> tuple[int, ...]:
-            return await model.encoder.chat(body)
+        async def encode(model: LoadedModel, body: ChatCompletionBody) -> list[Prompt]:
+            return [await model.encoder.chat(body)]
 
         return await self._counted(request, ChatCompletionBody, encode)
 
     async def completions(self, request: HttpRequest) -> Response:
-        """One plain completion."""
+        """Plain completions of one prompt or several."""
 
-        async def encode(model: LoadedModel, body: CompletionBody) -> tuple[int, ...]:
+        async def encode(model: LoadedModel, body: CompletionBody) -> list[Prompt]:
             return await model.encoder.completion(body)
 
         return await self._counted(request, CompletionBody, encode)
@@ -74,12 +77,13 @@ class Inference:
         self.check_model(body.model)
         check_supported(body)
         model, _ = self.service.ready_parts()
-        prompt = await encode(model, body)
-        inner = self._request(body, prompt, caller=caller, arrival=arrival)
-        generation = self.service.submit(inner)
+        prompts = await encode(model, body)
+        requests = self._requests(body, prompts, caller=caller, arrival=arrival)
+        generation = self.service.submit(requests)
         return GenerationResponse(
             generation,
-            self._shape(body, inner.request_id),
+            self._shape(body, requests[0].request_id, model),
+            self._choices(body, prompts, requests, model),
             stream=bool(body.stream),
             service=self.service,
         )
@@ -90,25 +94,62 @@ class Inference:
             message = f"The model {name[:128]!r} does not exist here."
             raise ApiError(404, message, param="model", code=CODE_MODEL_NOT_FOUND)
 
-    def _request(
+    def _requests(
         self,
         body: ChatCompletionBody | CompletionBody,
-        prompt: tuple[int, ...],
+        prompts: list[Prompt],
         *,
         caller: Caller,
         arrival: float,
-    ) -> Request:
+    ) -> list[Request]:
+        """`n` requests a prompt; all but a prompt's first wait for that one to compute it."""
         # Asked again: encoding may have taken a while, and a fence may have come in between.
         model, policy = self.service.ready_parts()
-        return Request(
-            request_id=self.new_id(),
-            prompt_token_ids=prompt,
-            sampling=sampling_params(body, prompt_tokens=len(prompt), limits=model.limits),
-            cache=cache_context(caller, policy, model=model.fingerprint),
-            arrival=arrival,
-        )
+        cache = cache_context(caller, policy, model=model.fingerprint)
+        base, count = self.new_id(), body.n or 1
+        requests: list[Request] = []
+        for prompt in prompts:
+            first = ""
+            sampling = sampling_params(
+                body, prompt_tokens=len(prompt.token_ids), limits=model.limits
+            )
+            for _ in range(count):
+                request = Request(
+                    request_id=f"{base}-{len(requests)}" if requests else base,
+                    prompt_token_ids=prompt.token_ids,
+                    sampling=sampling,
+                    cache=cache,
+                    arrival=arrival,
+                    choice=len(requests),
+                    fork_of=first,
+                )
+                first = first or request.request_id
+                requests.append(request)
+        return requests
 
-    def _shape(self, body: ChatCompletionBody | CompletionBody, request_id: str) -> Answer:
+    def _choices(
+        self,
+        body: ChatCompletionBody | CompletionBody,
+        prompts: list[Prompt],
+        requests: list[Request],
+        model: LoadedModel,
+    ) -> dict[str, Choice]:
+        echo = isinstance(body, CompletionBody) and bool(body.echo)
+        return {
+            request.request_id: Choice(
+                request.choice,
+                counts_prompt=not request.fork_of,
+                echo=prompts[request.choice // (body.n or 1)].text if echo else "",
+                trail=TokenTrail(model.tokenizer)
+                if request.sampling.logprobs is not None
+                else None,
+            )
+            for request in requests
+        }
+
+    def _shape(
+        self, body: ChatCompletionBody | CompletionBody, request_id: str, model: LoadedModel
+    ) -> Answer:
         kind: Kind = "chat" if isinstance(body, ChatCompletionBody) else "text"
         options = body.stream_options
         return Answer(
@@ -116,5 +157,8 @@ class Inference:
             request_id=request_id,
             created=int(self.wall()),
             model=body.model,
+            tokenizer=model.tokenizer,
             include_usage=bool(options is not None and options.include_usage),
+            logprobs=body.logprobs is not None and body.logprobs is not False,
+            service_tier=body.service_tier,
         )

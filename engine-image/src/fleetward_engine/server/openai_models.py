@@ -7,7 +7,7 @@ is ignored, as those servers do.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,10 @@ MAX_STOP_LENGTH = 1024
 MAX_STOP_TOKENS = 128
 MAX_TOKENS = 2**31 - 1
 INT64 = 2**63
+MAX_CHOICES = 128
+"""Choices of one call: `n` times its prompts. OpenAI's limit of `n`."""
+MAX_TOP_LOGPROBS = 20
+MAX_USER_LENGTH = 512
 
 Item = TypeVar("Item")
 # One body can hold a million wrong items: an error for each takes seconds and gigabytes. For the
@@ -34,9 +38,10 @@ class Body(BaseModel):
 
 
 class StreamOptions(Body):
-    """``stream_options``: whether a last chunk carries the usage."""
+    """``stream_options``: whether a last chunk carries the usage. Chunks are never padded."""
 
     include_usage: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class ResponseFormat(Body):
@@ -81,10 +86,13 @@ class GenerationBody(Body):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    n: Annotated[int, Field(ge=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[int, Field(ge=1)] | None = None
     logit_bias: dict[str, object] | None = None
-    user: str | None = None
+    priority: int | None = None
+    user: Annotated[str, Field(max_length=MAX_USER_LENGTH)] | None = None
+    safety_identifier: Annotated[str, Field(max_length=MAX_USER_LENGTH)] | None = None
+    metadata: dict[str, object] | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
     store: bool | None = None
@@ -98,7 +106,7 @@ class ChatCompletionBody(GenerationBody):
     messages: Annotated[Items[Message], Field(min_length=1, max_length=4096)]
     max_completion_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     tools: Items[object] | None = None
     tool_choice: object = None
     parallel_tool_calls: bool | None = None
@@ -117,4 +125,11 @@ class CompletionBody(GenerationBody):
     prompt: str | Items[str] | Items[TokenId] | Items[Items[TokenId]]
     suffix: str | None = None
     echo: bool | None = None
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+
+    def prompts(self) -> list[str | list[int]]:
+        """Each prompt by itself: a text or token ids; a list of token ids is one prompt."""
+        prompt = self.prompt
+        if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
+            return [cast("str | list[int]", prompt)]
+        return cast("list[str | list[int]]", prompt)

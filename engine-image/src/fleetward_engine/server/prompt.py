@@ -24,6 +24,14 @@ class PromptLimits:
     longest_token_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids, and the text they stand for where an answer can repeat it."""
+
+    token_ids: tuple[int, ...]
+    text: str = ""
+
+
 class PromptEncoder:
     """Encodes prompts; long ones one after another on its own thread."""
 
@@ -32,31 +40,31 @@ class PromptEncoder:
         self._limits = limits
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
 
-    async def chat(self, body: ChatCompletionBody) -> tuple[int, ...]:
+    async def chat(self, body: ChatCompletionBody) -> Prompt:
         """The conversation through the model's chat template."""
         messages = [_plain(message) for message in body.messages]
         size = self._check_size([message["content"] for message in messages], "messages")
         try:
-            return await self._encode(size, lambda: self._tokenizer.encode_chat(messages))
+            return Prompt(await self._encode(size, lambda: self._tokenizer.encode_chat(messages)))
         except ChatRefused as fault:
             raise ApiError(400, str(fault), param="messages", code="invalid_value") from fault
 
-    async def completion(self, body: CompletionBody) -> tuple[int, ...]:
-        """The prompt of a plain completion: text, or token ids as they are."""
-        prompt = body.prompt
-        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-            prompt = prompt[0]
-        if isinstance(prompt, str):
-            text = prompt
-            size = self._check_size([text], "prompt")
-            tokens = await self._encode(size, lambda: self._tokenizer.encode(text))
-        else:
-            tokens = tuple(token for token in prompt if isinstance(token, int))
-        return self._check_tokens(tokens)
+    async def completion(self, body: CompletionBody) -> list[Prompt]:
+        """The prompts of a plain completion: texts, or token ids as they are."""
+        return [await self._prompt(prompt) for prompt in body.prompts()]
 
     def close(self) -> None:
         """Stop the worker thread."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+
+    async def _prompt(self, prompt: str | list[int]) -> Prompt:
+        if isinstance(prompt, list):
+            tokens = self._check_tokens(tuple(prompt))
+            data = b"".join(self._tokenizer.token_bytes(token) for token in tokens)
+            return Prompt(tokens, data.decode("utf-8", "replace"))
+        size = self._check_size([prompt], "prompt")
+        tokens = await self._encode(size, lambda: self._tokenizer.encode(prompt))
+        return Prompt(self._check_tokens(tokens), prompt)
 
     async def _encode(self, size: int, encode: Callable[[], list[int]]) -> tuple[int, ...]:
         if size <= INLINE_CHARACTERS:

@@ -5,8 +5,10 @@ A value that means "the default" is accepted, so that clients which send every f
 
 from __future__ import annotations
 
+from fleetward_api.openai import CODE_INVALID_VALUE
 from fleetward_engine.server.errors import ApiError, refused
 from fleetward_engine.server.openai_models import (
+    MAX_CHOICES,
     ChatCompletionBody,
     CompletionBody,
     GenerationBody,
@@ -14,6 +16,7 @@ from fleetward_engine.server.openai_models import (
 )
 
 _TIERS = frozenset({"auto", "default"})
+_MAX_METADATA = 16
 
 
 def check_supported(body: ChatCompletionBody | CompletionBody) -> None:
@@ -26,12 +29,13 @@ def check_supported(body: ChatCompletionBody | CompletionBody) -> None:
 
 
 def _shared(body: GenerationBody) -> ApiError | None:
-    if (body.n or 1) > 1:
-        return refused("n", "Only n=1 is supported: send one request per completion.")
-    if (body.best_of or 1) > 1:
-        return refused("best_of", "Only best_of=1 is supported.")
-    if body.logit_bias:
-        return refused("logit_bias", "logit_bias is not supported by this engine.")
+    if body.best_of not in (None, body.n or 1):
+        return refused("best_of", "best_of must be the same as n: every completion is returned.")
+    if body.priority:
+        return refused("priority", "priority is set by the Tenant, not by a request.")
+    if body.metadata and not _is_metadata(body.metadata):
+        message = f"metadata takes at most {_MAX_METADATA} pairs of strings."
+        return refused("metadata", message, code=CODE_INVALID_VALUE)
     if body.response_format is not None and body.response_format.type != "text":
         return refused("response_format", 'Only response_format {"type": "text"} is supported.')
     if body.cache_salt:
@@ -47,9 +51,9 @@ def _shared(body: GenerationBody) -> ApiError | None:
 
 
 def _chat(body: ChatCompletionBody) -> ApiError | None:
-    if body.logprobs or body.top_logprobs:
-        param = "logprobs" if body.logprobs else "top_logprobs"
-        return refused(param, f"{param} is not supported by this engine.")
+    if body.top_logprobs and not body.logprobs:
+        message = "top_logprobs needs logprobs=true."
+        return refused("top_logprobs", message, code=CODE_INVALID_VALUE)
     if body.tools or body.functions:
         param = "tools" if body.tools else "functions"
         return refused(param, f"{param} are not supported by this engine.")
@@ -84,13 +88,18 @@ def _message(numbered: tuple[int, Message]) -> ApiError | None:
 
 
 def _completion(body: CompletionBody) -> ApiError | None:
-    if body.logprobs is not None:
-        return refused("logprobs", "logprobs is not supported by this engine.")
-    if body.echo:
-        return refused("echo", "echo is not supported by this engine.")
+    if body.echo and body.logprobs is not None:
+        message = "logprobs of an echoed prompt are not computed: leave out echo or logprobs."
+        return refused("logprobs", message)
     if body.suffix:
         return refused("suffix", "suffix is not supported by this engine.")
-    several = isinstance(body.prompt, list) and len(body.prompt) > 1
-    if several and not isinstance(body.prompt[0], int):
-        return refused("prompt", "Send one prompt per request: lists of prompts are not supported.")
+    count = len(body.prompts())
+    if count * (body.n or 1) > MAX_CHOICES:
+        param = "prompt" if count > MAX_CHOICES else "n"
+        message = f"{count} prompts with n={body.n or 1} make more than {MAX_CHOICES} completions."
+        return refused(param, message, code=CODE_INVALID_VALUE)
     return None
+
+
+def _is_metadata(metadata: dict[str, object]) -> bool:
+    return len(metadata) <= _MAX_METADATA and all(isinstance(v, str) for v in metadata.values())

@@ -1,17 +1,20 @@
 """The answers of the public API: completion objects, stream chunks and usage, as plain JSON.
 
-One `Answer` per request holds what all its chunks share, so that a token costs one small dict and
+One `Answer` per call holds what all its chunks share, so that a token costs one small dict and
 one orjson call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import orjson
 
-from fleetward_engine.outputs import RequestOutput
+from fleetward_engine.server.choices import Choice, Delta
+from fleetward_engine.server.logprobs import TokenEntry, chat_logprobs, text_logprobs
+from fleetward_engine.tokenizer import Tokenizer
 
 Json = dict[str, object]
 Kind = Literal["chat", "text"]
@@ -34,66 +37,111 @@ def error_event(body: bytes) -> bytes:
     return b"data: " + body + b"\n\n"
 
 
-def usage(last: RequestOutput) -> Json:
-    """The counters of a request, from its last output."""
+def usage(choices: Sequence[Choice]) -> Json:
+    """The counters of a call: each prompt once, however many choices it has."""
+    prompts = [choice for choice in choices if choice.counts_prompt]
+    prompt_tokens = sum(choice.prompt_tokens for choice in prompts)
+    completion_tokens = sum(choice.completion_tokens for choice in choices)
     return {
-        "prompt_tokens": last.prompt_tokens,
-        "completion_tokens": last.completion_tokens,
-        "total_tokens": last.prompt_tokens + last.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": last.cached_tokens},
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached_tokens for each in prompts)},
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one answer repeats everywhere. ``created`` in epoch seconds."""
+    """What one answer repeats everywhere. ``created`` in epoch seconds.
+
+    ``logprobs`` whether they were asked for, ``service_tier`` what the client named, if anything.
+    """
 
     kind: Kind
     request_id: str
     created: int
     model: str
+    tokenizer: Tokenizer
     include_usage: bool = False
+    logprobs: bool = False
+    service_tier: str | None = None
 
-    def whole(self, text: str, last: RequestOutput) -> Json:
+    def whole(self, choices: Sequence[Choice]) -> Json:
         """The answer to a request that did not ask for a stream."""
-        choice: Json = {"index": 0, "finish_reason": last.finish_reason, "logprobs": None}
+        return {
+            **self._head(0),
+            "choices": [self._whole_choice(choice) for choice in choices],
+            "usage": usage(choices),
+        }
+
+    def opening(self, choice: Choice) -> Json | None:
+        """A choice's first chunk: for chat the role; for text the echoed prompt, if any."""
         if self.kind == "chat":
-            choice["message"] = {"role": "assistant", "content": text, "refusal": None}
-        else:
-            choice["text"] = text
-        return {**self._head(0), "choices": [choice], "usage": usage(last)}
+            return self._chunk(choice, {"role": "assistant", "content": "", "refusal": None})
+        return self._chunk(choice, choice.echo) if choice.echo else None
 
-    def opening(self) -> Json | None:
-        """The first chunk: the role, for chat; nothing for text."""
-        if self.kind == "text":
-            return None
-        return self._chunk({"role": "assistant", "content": "", "refusal": None})
-
-    def delta(self, text: str) -> Json:
+    def delta(self, choice: Choice, delta: Delta) -> Json:
         """A chunk with text."""
-        return self._chunk({"content": text} if self.kind == "chat" else text)
+        content = {"content": delta.text} if self.kind == "chat" else delta.text
+        return self._chunk(choice, content, delta.entries)
 
-    def closing(self, finish_reason: str) -> Json:
-        """The finish chunk: no text, only the reason."""
-        return self._chunk({} if self.kind == "chat" else "", finish_reason)
+    def closing(self, choice: Choice) -> Json:
+        """A choice's finish chunk: no text, only the reason."""
+        content: object = {} if self.kind == "chat" else ""
+        return self._chunk(choice, content, finish_reason=choice.finish_reason)
 
-    def usage_chunk(self, last: RequestOutput) -> Json:
+    def usage_chunk(self, choices: Sequence[Choice]) -> Json:
         """The chunk after the finish when the client asked for usage."""
-        return {**self._head(1), "choices": [], "usage": usage(last)}
+        return {**self._head(1), "choices": [], "usage": usage(choices)}
 
-    def _chunk(self, content: object, finish_reason: str | None = None) -> Json:
-        field = "delta" if self.kind == "chat" else "text"
-        choice = {"index": 0, field: content, "logprobs": None, "finish_reason": finish_reason}
-        chunk: Json = {**self._head(1), "choices": [choice]}
+    def _whole_choice(self, choice: Choice) -> Json:
+        whole: Json = {
+            "index": choice.index,
+            "finish_reason": choice.finish_reason,
+            "logprobs": self._logprobs(choice, choice.entries) if self.logprobs else None,
+        }
+        if self.kind == "chat":
+            whole["message"] = {"role": "assistant", "content": choice.text, "refusal": None}
+        else:
+            whole["text"] = choice.echo + choice.text
+        return whole
+
+    def _chunk(
+        self,
+        choice: Choice,
+        content: object,
+        entries: Sequence[TokenEntry] = (),
+        *,
+        finish_reason: str | None = None,
+    ) -> Json:
+        chunk: Json = {
+            **self._head(1),
+            "choices": [
+                {
+                    "index": choice.index,
+                    "delta" if self.kind == "chat" else "text": content,
+                    "logprobs": self._logprobs(choice, entries) if entries else None,
+                    "finish_reason": finish_reason,
+                }
+            ],
+        }
         if self.include_usage:
             chunk["usage"] = None
         return chunk
 
+    def _logprobs(self, choice: Choice, entries: Sequence[TokenEntry]) -> Json:
+        if self.kind == "chat":
+            return chat_logprobs(entries, self.tokenizer)
+        return text_logprobs(entries, self.tokenizer, start=len(choice.echo))
+
     def _head(self, form: Literal[0, 1]) -> Json:
-        return {
+        head: Json = {
             "id": _ID_PREFIXES[self.kind] + self.request_id,
             "object": _OBJECTS[self.kind][form],
             "created": self.created,
             "model": self.model,
             "system_fingerprint": None,
         }
+        if self.service_tier is not None:
+            head["service_tier"] = "default"
+        return head

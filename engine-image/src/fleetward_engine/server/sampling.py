@@ -17,6 +17,12 @@ COMPLETION_MAX_TOKENS = 16
 """What `/v1/completions` generates when the client names no limit (OpenAI's documented default)."""
 
 
+MAX_BIASES = 1024
+_DIGITS = 12
+_BEYOND = 1000
+"""Out of range, for the engine to refuse, and small enough to be a float."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one request may use: tokens of prompt and completion together, and token ids."""
@@ -51,6 +57,8 @@ def sampling_params(
             presence_penalty=_or(body.presence_penalty, 0.0),
             frequency_penalty=_or(body.frequency_penalty, 0.0),
             repetition_penalty=_or(body.repetition_penalty, 1.0),
+            logprobs=_logprobs(body),
+            logit_bias=_logit_bias(body, limits.vocab_size),
         )
     except RequestRefused as fault:
         raise refusal(fault) from fault
@@ -77,6 +85,31 @@ def _max_tokens(
     if asked > left:
         raise too_long("max_tokens", prompt_tokens=prompt_tokens, max_tokens=asked, limit=limit)
     return asked
+
+
+def _logprobs(body: ChatCompletionBody | CompletionBody) -> int | None:
+    if isinstance(body, CompletionBody):
+        return body.logprobs
+    return (body.top_logprobs or 0) if body.logprobs else None
+
+
+def _logit_bias(body: GenerationBody, vocab_size: int) -> tuple[tuple[int, float], ...]:
+    """Checked by hand: pydantic would make an error for each of a million wrong values."""
+    biases = body.logit_bias or {}
+    if len(biases) > MAX_BIASES:
+        raise _bad_bias(f"logit_bias takes at most {MAX_BIASES} tokens.")
+    pairs: dict[int, float] = {}
+    for token, bias in biases.items():
+        if not (token.isascii() and token.isdecimal() and int(token[:_DIGITS]) < vocab_size):
+            raise _bad_bias(f"logit_bias: this model's token ids are below {vocab_size}.")
+        if isinstance(bias, bool) or not isinstance(bias, int | float):
+            raise _bad_bias(f"logit_bias: the bias of token {token[:_DIGITS]} is no number.")
+        pairs[int(token)] = float(max(min(bias, _BEYOND), -_BEYOND))
+    return tuple(pairs.items())
+
+
+def _bad_bias(message: str) -> ApiError:
+    return ApiError(400, message, param="logit_bias", code="invalid_value")
 
 
 def _stop_tokens(body: GenerationBody, vocab_size: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fleetward_api.admin import ModelState
@@ -28,6 +28,7 @@ from fleetward_engine.server.loop import EngineLoop
 from fleetward_engine.server.metrics import EngineMetrics, Held, Timeline
 from fleetward_engine.server.prompt import PromptEncoder, PromptLimits, longest_token_bytes
 from fleetward_engine.server.sampling import Limits, refusal
+from fleetward_engine.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class LoadedModel:
     fingerprint: ModelFingerprint
     limits: Limits
     encoder: PromptEncoder
+    tokenizer: Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +132,12 @@ class EngineService:
             raise unavailable("This engine is draining.", code="draining")
         return self.model, self.policy
 
-    def submit(self, request: Request) -> Generation:
-        """Queue a request; its outputs arrive in the generation."""
-        generation = Generation(request.request_id)
-        self._running[request.request_id] = _Running(generation, Timeline(request.arrival))
-        self.loop.submit(request)
+    def submit(self, requests: Sequence[Request]) -> Generation:
+        """Queue the requests of one call; their outputs arrive in the generation."""
+        generation = Generation(*(request.request_id for request in requests))
+        for request in requests:
+            self._running[request.request_id] = _Running(generation, Timeline(request.arrival))
+            self.loop.submit(request)
         return generation
 
     def abort(self, request_id: str) -> None:
@@ -224,6 +227,7 @@ def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:
         state=state,
         fingerprint=fingerprint_of(state),
         limits=Limits(context_tokens=context_tokens, vocab_size=tokenizer.vocab_size),
+        tokenizer=tokenizer,
         encoder=PromptEncoder(
             tokenizer,
             PromptLimits(

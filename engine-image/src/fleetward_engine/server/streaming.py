@@ -7,7 +7,7 @@ wait for ``http.disconnect`` beside the engine, and abort the request when it co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -15,11 +15,11 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fleetward_api.openai import CODE_PURGED
 from fleetward_engine.outputs import RequestOutput
-from fleetward_engine.server.errors import ApiError, server_fault, unavailable
+from fleetward_engine.server.choices import Choice, check_output
+from fleetward_engine.server.errors import ApiError, server_fault
 from fleetward_engine.server.generation import Generation
-from fleetward_engine.server.responses import DONE, Answer, Json, error_event, event
+from fleetward_engine.server.responses import DONE, Answer, error_event, event
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -39,12 +39,13 @@ class Responder(Protocol):
 
 
 class GenerationResponse(Response):
-    """An ASGI response that runs until the generation ends or the client leaves."""
+    """An ASGI response that runs until every choice has ended or the client leaves."""
 
     def __init__(
         self,
         generation: Generation,
         answer: Answer,
+        choices: Mapping[str, Choice],
         *,
         stream: bool,
         service: Responder,
@@ -54,6 +55,7 @@ class GenerationResponse(Response):
         self.status_code = 200
         self._generation = generation
         self._answer = answer
+        self._choices = choices
         self._stream = stream
         self._service = service
 
@@ -64,30 +66,25 @@ class GenerationResponse(Response):
             try:
                 await _until_gone(serve, receive)
             finally:
-                self._service.abort(self._generation.request_id)
+                for request_id in self._generation.request_ids:
+                    self._service.abort(request_id)
 
     async def _serve_whole(self, scope: Scope, send: Send) -> None:
-        pieces: list[str] = []
         try:
-            last = await self._collect(pieces)
-            content = orjson.dumps(self._answer.whole("".join(pieces), last))
+            while outputs := await self._generation.next_outputs():
+                for output in outputs:
+                    self._choices[output.request_id].feed(output)
+            content = orjson.dumps(self._answer.whole(self._finished()))
             response = Response(content, media_type="application/json")
         except ApiError as error:
             response = error.response()
         await response(scope, _never, send)
 
-    async def _collect(self, pieces: list[str]) -> RequestOutput:
-        last: RequestOutput | None = None
-        while outputs := await self._generation.next_outputs():
-            pieces.extend(output.text_delta for output in outputs)
-            last = outputs[-1]
-        return _finished(last)
-
     async def _serve_stream(self, send: Send) -> None:
         try:
             outputs = await self._generation.next_outputs()
             for output in outputs:
-                _check(output)
+                check_output(output)
         except ApiError as error:
             await error.response()({"type": "http"}, _never, send)
             return
@@ -100,45 +97,32 @@ class GenerationResponse(Response):
         await send({"type": "http.response.body", "body": tail, "more_body": False})
 
     async def _send_chunks(self, outputs: list[RequestOutput], send: Send) -> None:
-        opening = self._answer.opening()
-        pending = event(opening) if opening is not None else b""
-        last = outputs[-1]
+        openings = map(self._answer.opening, self._choices.values())
+        pending = b"".join(event(opening) for opening in openings if opening is not None)
         while outputs:
-            pending += b"".join(
-                event(self._answer.delta(output.text_delta))
-                for output in outputs
-                if output.text_delta
-            )
-            last = outputs[-1]
+            pending += b"".join(chunk for output in outputs for chunk in self._chunks(output))
             if pending:
                 await send({"type": "http.response.body", "body": pending, "more_body": True})
                 pending = b""
             outputs = await self._generation.next_outputs()
-        tail = self._tail(_finished(last))
-        body = b"".join(event(chunk) for chunk in tail)
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-
-    def _tail(self, last: RequestOutput) -> list[Json]:
-        chunks = [self._answer.closing(last.finish_reason or "stop")]
+        choices = self._finished()
         if self._answer.include_usage:
-            chunks.append(self._answer.usage_chunk(last))
-        return chunks
+            body = event(self._answer.usage_chunk(choices))
+            await send({"type": "http.response.body", "body": body, "more_body": True})
 
+    def _chunks(self, output: RequestOutput) -> Iterator[bytes]:
+        choice = self._choices[output.request_id]
+        delta = choice.feed(output)
+        if delta:
+            yield event(self._answer.delta(choice, delta))
+        if choice.finish_reason is not None:
+            yield event(self._answer.closing(choice))
 
-def _finished(last: RequestOutput | None) -> RequestOutput:
-    if last is None or last.finish_reason is None:
-        raise server_fault("The engine ended this request without a result.")
-    _check(last)
-    return last
-
-
-def _check(output: RequestOutput) -> None:
-    """An aborted or failed request is an error for its client, never a fake ``stop``."""
-    if output.finish_reason == "error":
-        raise server_fault(output.error or "The engine failed this request.", code="engine_error")
-    if output.finish_reason == "abort":
-        message = "The request was aborted: the cache of its scope is being deleted."
-        raise unavailable(message, code=CODE_PURGED)
+    def _finished(self) -> list[Choice]:
+        choices = list(self._choices.values())
+        if any(choice.finish_reason is None for choice in choices):
+            raise server_fault("The engine ended this request without a result.")
+        return choices
 
 
 async def _until_gone(serve: Awaitable[None], receive: Receive) -> None:

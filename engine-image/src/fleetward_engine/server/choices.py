@@ -1,0 +1,77 @@
+"""One choice of an answer: what the engine's outputs have made of it so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleetward_api.openai import CODE_PURGED
+from fleetward_engine.outputs import RequestOutput
+from fleetward_engine.server.errors import server_fault, unavailable
+from fleetward_engine.server.logprobs import TokenEntry, TokenTrail
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one output added: text, and the tokens whose text that made final."""
+
+    text: str
+    entries: tuple[TokenEntry, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.entries)
+
+
+class Choice:
+    """Grows by `feed`.
+
+    Args:
+        index: its number among the choices of the call.
+        counts_prompt: whether it is the one of its prompt's choices whose usage counts the prompt.
+        echo: the prompt's text where the answer repeats it.
+        trail: set where log-probabilities were asked for.
+    """
+
+    def __init__(
+        self, index: int, *, counts_prompt: bool, echo: str = "", trail: TokenTrail | None = None
+    ) -> None:
+        self.index = index
+        self.counts_prompt = counts_prompt
+        self.echo = echo
+        self.entries: list[TokenEntry] = []
+        self.finish_reason: str | None = None
+        self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+        self._trail = trail
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The whole text so far, without the echoed prompt."""
+        return "".join(self._pieces)
+
+    def feed(self, output: RequestOutput) -> Delta:
+        """Take one output.
+
+        Raises:
+            ApiError: the request failed or was aborted.
+        """
+        check_output(output)
+        delta = Delta(output.text_delta, self._trail.feed(output) if self._trail else ())
+        self._pieces.append(delta.text)
+        self.entries += delta.entries
+        self.finish_reason = output.finish_reason
+        self.prompt_tokens, self.cached_tokens = output.prompt_tokens, output.cached_tokens
+        self.completion_tokens = output.completion_tokens
+        return delta
+
+
+def check_output(output: RequestOutput) -> None:
+    """An aborted or failed request is an error for its client, never a fake ``stop``.
+
+    Raises:
+        ApiError: 500 for a failed request, 503 for an aborted one.
+    """
+    if output.finish_reason == "error":
+        raise server_fault(output.error or "The engine failed this request.", code="engine_error")
+    if output.finish_reason == "abort":
+        message = "The request was aborted: the cache of its scope is being deleted."
+        raise unavailable(message, code=CODE_PURGED)
