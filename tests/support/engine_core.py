@@ -80,9 +80,9 @@ def make_bench(*, num_blocks: int = 64, block_size: int = 4, **settings: object)
     return Bench(Engine(config, runner, ByteTokenizer(), clock), runner, clock)
 
 
-def root_of(scope: Scope, floor: int = 0) -> bytes:
-    """A cache root that differs by scope and floor, as the real formula's do."""
-    return hashlib.sha256(f"{scope}/{floor}".encode()).digest()
+def root_of(scope: Scope, floor: int = 0, epoch: int = 1) -> bytes:
+    """A cache root that differs by scope, floor and epoch, as the real formula's do."""
+    return hashlib.sha256(f"{scope}/{floor}/{epoch}".encode()).digest()
 
 
 def make_request(
@@ -91,20 +91,23 @@ def make_request(
     *,
     scope: Scope = ACME,
     floor: int = 0,
+    epoch: int = 1,
     cached: bool = True,
     store: bool = True,
     idle_ttl_ms: int | None = None,
     max_ttl_ms: int | None = None,
     sampling: SamplingParams | None = None,
+    retention_class: str = "",
     max_tokens: int = 4,
 ) -> Request:
     cache = CacheContext(
-        root=root_of(scope, floor) if cached else None,
+        root=root_of(scope, floor, epoch) if cached else None,
         scope=scope,
         floor=floor,
         store=store,
         idle_ttl_ms=idle_ttl_ms,
         max_ttl_ms=max_ttl_ms,
+        retention_class=retention_class,
     )
     return Request(
         request_id=request_id,

@@ -7,12 +7,18 @@ No torch here: a block is a number, its bytes live in the model runner.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from fleetward_api.scope import Scope
+from fleetward_engine.share_rules import ShareRules
+from fleetward_engine.tenant_accounts import Account, TenantAccounts
 
 NULL_BLOCK = 0
+EvictionReason = Literal["pool", "quota"]
+"""Why a cached block went: the pool was full, or its tenant's share was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +29,40 @@ class Owner:
     floor: int
 
 
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A retained block that has to leave the index, and why."""
+
+    block: int
+    reason: EvictionReason
+
+
 class BlockPool:
-    """Ref counts, the free list, and the least recently released order of retained blocks.
+    """Ref counts, the free list, and each tenant's share.
 
     Args:
         num_blocks: blocks that can be handed out; ids 1 to num_blocks.
+        rules: who may hold how much, and what goes first.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, rules: ShareRules | None = None) -> None:
         if num_blocks < 1:
             raise ValueError(f"a pool needs at least one block, not {num_blocks}")
         self.num_blocks = num_blocks
+        self.accounts = TenantAccounts(num_blocks, rules or ShareRules())
         self._ref_counts = [0] * (num_blocks + 1)
         self._retained = [False] * (num_blocks + 1)
         self._owners: list[Owner | None] = [None] * (num_blocks + 1)
+        self._reused = bytearray(num_blocks + 1)
         self._free = deque(range(1, num_blocks + 1))
-        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._num_idle = 0
         self._dirty: dict[int, None] = {}
         self.num_references = 0  # of all blocks: each user of a block is one
 
     @property
     def num_available(self) -> int:
         """Blocks that `allocate` can hand out now: free ones and retained ones nobody uses."""
-        return len(self._free) + len(self._idle)
+        return len(self._free) + self._num_idle
 
     @property
     def num_in_use(self) -> int:
@@ -64,9 +81,21 @@ class BlockPool:
         """Whose bytes the block carries; None when it was overwritten or never written."""
         return self._owners[block]
 
-    def next_eviction(self) -> int | None:
-        """The retained block that the next `allocate` would take over, or None if one is free."""
-        return None if self._free else next(iter(self._idle), None)
+    def next_eviction(self, tenant: str) -> Eviction | None:
+        """What must leave the index before `allocate` for the tenant; None if nothing.
+
+        A tenant at its limit replaces its own, also while blocks are free. In a full pool the
+        first by the rules goes, of its own blocks and of those that others hold beyond their
+        guaranteed share.
+        """
+        account = self.accounts.of(tenant)
+        if self.accounts.at_limit(account):
+            return _eviction(account.next_block(), "quota")
+        return None if self._free else _eviction(self.accounts.next_victim(account), "pool")
+
+    def next_surplus(self, tenant: str) -> Eviction | None:
+        """What must leave the index so that the tenant's cache keeps head-room; None if nothing."""
+        return _eviction(self.accounts.surplus(self.accounts.of(tenant)), "quota")
 
     def allocate(self, owner: Owner) -> int:
         """Hand out one block with one user, and mark it for overwriting on a change of owner.
@@ -87,7 +116,9 @@ class BlockPool:
             self._dirty[block] = None
         self._owners[block] = owner
         self._ref_counts[block] = 1
+        self._reused[block] = False
         self.num_references += 1
+        self.accounts.use(self.accounts.of(owner.scope.tenant))
         return block
 
     def acquire(self, block: int) -> None:
@@ -95,9 +126,16 @@ class BlockPool:
         if self._ref_counts[block] == 0:
             if not self._retained[block]:
                 raise RuntimeError(f"block {block} is free: it can't be shared")
-            del self._idle[block]
+            account = self._account_of(block)
+            self.accounts.uncache(account, block)
+            self.accounts.use(account)
+            self._num_idle -= 1
         self._ref_counts[block] += 1
         self.num_references += 1
+
+    def mark_reused(self, block: int) -> None:
+        """Take note that the content was found by a later request, which protects it."""
+        self._reused[block] = True
 
     def release(self, block: int) -> None:
         """Drop one user; the last one leaves the block retained, or free and to be overwritten.
@@ -110,8 +148,11 @@ class BlockPool:
         self.num_references -= 1
         if self._ref_counts[block] > 0:
             return
+        account = self._account_of(block)
+        self.accounts.unuse(account)
         if self._retained[block]:
-            self._idle[block] = None
+            self.accounts.cache(account, block, reused=bool(self._reused[block]))
+            self._num_idle += 1
         else:
             self._free.append(block)
             self.scrub(block)
@@ -131,7 +172,8 @@ class BlockPool:
             raise RuntimeError(f"block {block} is not retained")
         self._retained[block] = False
         if self._ref_counts[block] == 0:
-            del self._idle[block]
+            self.accounts.uncache(self._account_of(block), block)
+            self._num_idle -= 1
             self._free.append(block)
 
     def scrub(self, block: int) -> None:
@@ -157,8 +199,8 @@ class BlockPool:
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the pool's books contradict each other."""
-        free, idle = set(self._free), set(self._idle)
-        if len(free) != len(self._free) or free & idle:
+        free, idle = set(self._free), set(self._cached())
+        if len(free) != len(self._free) or free & idle or len(idle) != self._num_idle:
             raise AssertionError("a block is listed twice")
         for block in range(1, self.num_blocks + 1):
             unused = self._ref_counts[block] == 0
@@ -166,9 +208,37 @@ class BlockPool:
                 raise AssertionError(f"block {block}: ref count and lists disagree")
             if unused and self._retained[block] != (block in idle):
                 raise AssertionError(f"block {block}: retained and lists disagree")
-            if not unused and self._owners[block] is None:
+            if self._owners[block] is None and not (unused and block in free):
                 raise AssertionError(f"block {block} is in use and belongs to nobody")
         if self._ref_counts[NULL_BLOCK] or self._owners[NULL_BLOCK] or NULL_BLOCK in free | idle:
             raise AssertionError("the null block was handed out")
         if self.num_references != sum(self._ref_counts):
             raise AssertionError("the references of all blocks were miscounted")
+        self._check_accounts()
+
+    def _check_accounts(self) -> None:
+        for account in self.accounts:
+            for block in (*account.newcomers, *account.protected):
+                if self._account_of(block) is not account:
+                    raise AssertionError(f"block {block} is cached in another tenant's account")
+        used = [
+            self._account_of(block)
+            for block in range(1, self.num_blocks + 1)
+            if self._ref_counts[block] > 0
+        ]
+        self.accounts.check_integrity([used.count(account) for account in self.accounts])
+
+    def _cached(self) -> Iterator[int]:
+        for account in self.accounts:
+            yield from account.newcomers
+            yield from account.protected
+
+    def _account_of(self, block: int) -> Account:
+        owner = self._owners[block]
+        if owner is None:
+            raise RuntimeError(f"block {block} belongs to nobody")
+        return self.accounts.of(owner.scope.tenant)
+
+
+def _eviction(block: int | None, reason: EvictionReason) -> Eviction | None:
+    return None if block is None else Eviction(block, reason)

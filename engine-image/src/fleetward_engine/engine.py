@@ -19,10 +19,11 @@ from fleetward_engine.generation import Generation
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput
 from fleetward_engine.outputs import EngineStats, FenceResult, PurgeCounts, RequestOutput
-from fleetward_engine.refusal import refuse_impossible
+from fleetward_engine.refusal import SHARE_LOWERED, kv_tokens_of, refuse_impossible
 from fleetward_engine.request import Request
 from fleetward_engine.scheduler import ScheduledSequence, Scheduler, SchedulerLimits
 from fleetward_engine.sequence import Sequence
+from fleetward_engine.share_rules import ShareRules
 from fleetward_engine.tokenizer import Tokenizer
 
 
@@ -83,7 +84,8 @@ class Engine:
         refuse_impossible(
             request,
             max_model_len=self.max_model_len,
-            max_kv_tokens=self._runner.num_blocks * self._runner.block_size,
+            max_kv_tokens=self._kv_cache.max_request_tokens,
+            pool_tokens=self._runner.num_blocks * self._runner.block_size,
             vocab_size=self._runner.vocab_size,
             known_ids=self._generations.keys(),
         )
@@ -153,6 +155,10 @@ class Engine:
             failed_logits=self._counters.failed_logits,
             steps=self._counters.steps,
             last_progress=self._counters.last_progress,
+            kv_blocks_max_share=pool.accounts.max_blocks,
+            kv_blocks_guaranteed=pool.accounts.guaranteed_blocks,
+            shares=pool.accounts.shares(),
+            holdings=tuple(index.holdings()),
             scope_counts={scope: index.counts(scope) for scope in index.scopes()},
         )
 
@@ -218,6 +224,20 @@ class Engine:
         for sequence in (*self._scheduler, *self._forks):
             sequence.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
         self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
+
+    def set_share_rules(self, rules: ShareRules) -> None:
+        """Follow other rules of sharing the pool; what is cached above a limit goes at once.
+
+        Requests that can't fit into the new largest share any more end with an error in the next
+        `step`; the others of a tenant above it are preempted when they need another block.
+        """
+        self._kv_cache.set_share_rules(rules)
+        limit = self._kv_cache.max_request_tokens
+        for generation in list(self._generations.values()):
+            if kv_tokens_of(generation.sequence.request) > limit:
+                self.abort_request(generation.request_id)
+                self._closing.append(generation.close("error", error=SHARE_LOWERED))
+        self._overwrite_dirty()
 
     def expire(self, now: float) -> int:
         """Drop entries past their TTL and overwrite them; `step` does so too. For idle times."""

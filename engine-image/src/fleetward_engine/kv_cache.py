@@ -1,5 +1,8 @@
 """Block pool and prefix index as one: the only place where blocks change hands.
 
+A block in use has the whole cached prefix before it in use, and an entry never outlives its parent
+in the index. So what is cached only is released from its end, and evicted leaves first.
+
 Scrub rules: a block is overwritten when its last user lets it go and the index doesn't hold it,
 when it expires, when a purge removes it, and before another scope, or the same one at another
 floor, writes into it.
@@ -12,10 +15,13 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 from fleetward_api.scope import Scope
-from fleetward_engine.block_pool import BlockPool
-from fleetward_engine.prefix_index import Entry, PrefixIndex
+from fleetward_engine.block_pool import BlockPool, Eviction
+from fleetward_engine.cache_entry import Entry
+from fleetward_engine.prefix_index import PrefixIndex
 from fleetward_engine.request import CacheContext
 from fleetward_engine.sequence import Sequence
+from fleetward_engine.share_rules import ShareRules
+from fleetward_engine.tenant_accounts import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,33 +54,66 @@ class KvCache:
         """Blocks that hold this many tokens."""
         return -(-num_tokens // self.block_size)
 
+    @property
+    def max_request_tokens(self) -> int:
+        """Tokens whose KV fits into the largest share that one tenant may hold."""
+        return self.pool.accounts.max_blocks * self.block_size
+
+    def set_share_rules(self, rules: ShareRules) -> None:
+        """Follow other rules from now on; cache above a lower limit is evicted at once.
+
+        What requests use stays theirs: `can_grow` tells the scheduler which of them can't go on.
+        """
+        self.pool.accounts.set_rules(rules)
+        for account in self.pool.accounts:
+            self._trim(account.tenant)
+
     def admit(self, sequence: Sequence, now: float) -> bool:
         """Give a sequence its cached prefix and room for every token it knows, or nothing.
 
         The whole need is reserved at once, so two half-loaded prompts can't block each other.
         """
         hits = self._lookup(sequence, now)
-        fresh = self.blocks_for(len(sequence.token_ids)) - len(hits)
-        unused = sum(1 for entry in hits if self.pool.ref_count(entry.block) == 0)
-        if fresh > self.pool.num_available - unused:
+        if self._newly_used(sequence, hits) > self._room_for(sequence):
             return False
         for entry in hits:
             self.pool.acquire(entry.block)
-        self.index.touch(hits, now)
+            self.pool.mark_reused(entry.block)
+        self.index.hit(hits, now)
+        fresh = self.blocks_for(len(sequence.token_ids)) - len(hits)
         sequence.block_table = [entry.block for entry in hits]
         sequence.block_table += [self._allocate(sequence) for _ in range(fresh)]
         sequence.num_committed = len(hits)
         sequence.num_computed = len(hits) * self.block_size
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.num_computed
-            sequence.admitted_at = now
             self.query_tokens += sequence.num_prompt_tokens
             self.hit_tokens += sequence.num_computed
         return True
 
+    def is_over_share(self, sequence: Sequence, now: float) -> bool:
+        """Whether `admit` fails for the tenant's own limit: only its own requests' ends help."""
+        needed = self._newly_used(sequence, self._lookup(sequence, now))
+        return needed > self.pool.accounts.share_left(self._account(sequence))
+
     def can_grow(self, sequence: Sequence) -> bool:
         """Whether `grow` would find room."""
-        return self._missing(sequence) <= self.pool.num_available
+        missing = self._missing(sequence)
+        return missing == 0 or missing <= self._room_for(sequence)
+
+    def gives_room(self, running: Sequence, *, to: Sequence) -> bool:
+        """Whether preempting a running sequence can help one that can't grow.
+
+        Its own tenant's always can. Another tenant's can't where the limit is the own tenant's, nor
+        while that other tenant stays within what it is guaranteed. Where no other sequence helps,
+        one whose request fits its tenant's share at all can grow.
+        """
+        accounts = self.pool.accounts
+        mine, theirs = self._account(to), self._account(running)
+        if mine is theirs:
+            return True
+        within_limit = self._missing(to) <= accounts.share_left(mine)
+        return within_limit and theirs.in_use > accounts.guaranteed_blocks
 
     def grow(self, sequence: Sequence) -> None:
         """Give a running sequence room for every token it knows."""
@@ -84,6 +123,8 @@ class KvCache:
     def commit(self, sequence: Sequence, now: float) -> None:
         """Make a sequence's full blocks findable, where its request may leave any behind.
 
+        A block that another request made findable meanwhile is used in place of the own copy. Where
+        the prefix before a block is findable no more (it outlived its TTL), neither is the block.
         Call it only once logits computed from these blocks were seen to be finite.
         """
         context = sequence.request.cache
@@ -91,18 +132,31 @@ class KvCache:
             return
         full = sequence.num_computed // self.block_size
         keys = sequence.block_keys(full, self.block_size)
-        for position in range(sequence.num_committed, full):
-            if keys[position] not in self.index:
-                block = sequence.block_table[position]
-                self.index.insert(_entry(keys[position], block, sequence, now))
-                self.pool.retain(block)
-        sequence.num_committed = full
+        table = sequence.block_table
+        while sequence.num_committed < full:
+            position = sequence.num_committed
+            parent = self.index.entry_of(table[position - 1]) if position else None
+            if position and parent is None:
+                return
+            known = self.index.find(keys[position])
+            if known is None:
+                self.index.insert(_entry(keys[position], sequence, parent, now))
+                self.pool.retain(table[position])
+            elif known.deadline > now:
+                self.pool.release(table[position])
+                self.pool.acquire(known.block)
+                self.index.touch([known], now)
+                table[position] = known.block
+            else:
+                return
+            sequence.num_committed += 1
 
     def release(self, sequence: Sequence) -> None:
         """Take a sequence's blocks back; tails first, so that prefixes are evicted last."""
         for block in reversed(sequence.block_table):
             self.pool.release(block)
         sequence.restart()
+        self._trim(sequence.owner.scope.tenant)
 
     def expire(self, now: float) -> int:
         """Drop every entry past its TTL; their blocks are overwritten unless still in use."""
@@ -174,6 +228,14 @@ class KvCache:
                 raise AssertionError(f"block {block} is findable and belongs to another")
             if self.pool.is_retained(block) != (entry is not None):
                 raise AssertionError(f"block {block}: retained and index disagree")
+            parent = entry.parent if entry is not None else None
+            if parent is not None and users.get(parent.block, 0) < users.get(block, 0):
+                raise AssertionError(f"block {block} is in use and the one before it is not")
+        for account in self.pool.accounts:
+            first = account.next_block()
+            entry = None if first is None else self.index.entry_of(first)
+            if entry is not None and not entry.is_leaf:
+                raise AssertionError(f"block {first} would be evicted before those after it")
 
     def _may_use(self, context: CacheContext) -> bool:
         return self.enable_prefix_caching and context.root is not None and not self.fenced(context)
@@ -188,27 +250,47 @@ class KvCache:
     def _missing(self, sequence: Sequence) -> int:
         return max(0, self.blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
 
+    def _newly_used(self, sequence: Sequence, hits: SequenceOf[Entry]) -> int:
+        """Blocks that admission would take into use: all but hits that others use already."""
+        shared = sum(1 for entry in hits if self.pool.ref_count(entry.block) > 0)
+        return self.blocks_for(len(sequence.token_ids)) - shared
+
+    def _account(self, sequence: Sequence) -> Account:
+        return self.pool.accounts.of(sequence.owner.scope.tenant)
+
+    def _room_for(self, sequence: Sequence) -> int:
+        return self.pool.accounts.room_for(self._account(sequence))
+
     def _allocate(self, sequence: Sequence) -> int:
-        block = self.pool.next_eviction()
-        if block is not None:
-            entry = self.index.entry_of(block)
-            if entry is None:
-                raise RuntimeError(f"block {block} is retained without an index entry")
-            self.index.remove(entry, "evicted")
-            self.pool.forget(block)
+        eviction = self.pool.next_eviction(sequence.owner.scope.tenant)
+        if eviction is not None:
+            self._evict(eviction)
         return self.pool.allocate(sequence.owner)
 
+    def _trim(self, tenant: str) -> None:
+        while (eviction := self.pool.next_surplus(tenant)) is not None:
+            self._evict(eviction)
 
-def _entry(key: bytes, block: int, sequence: Sequence, now: float) -> Entry:
+    def _evict(self, eviction: Eviction) -> None:
+        entry = self.index.entry_of(eviction.block)
+        if entry is None:
+            raise RuntimeError(f"block {eviction.block} is retained without an index entry")
+        for each in self.index.remove(entry, eviction.reason):
+            self.pool.forget(each.block)
+
+
+def _entry(key: bytes, sequence: Sequence, parent: Entry | None, now: float) -> Entry:
     context = sequence.request.cache
     return Entry(
         key=key,
-        block=block,
+        block=sequence.block_table[sequence.num_committed],
         owner=sequence.owner,
         created=now,
         last_used=now,
         idle_ttl=_seconds(context.idle_ttl_ms),
         max_ttl=_seconds(context.max_ttl_ms),
+        retention_class=context.retention_class,
+        parent=parent,
     )
 
 

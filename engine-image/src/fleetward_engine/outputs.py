@@ -55,10 +55,39 @@ class ScopeCounts:
     """
 
     inserted: int
-    evicted: int
+    evicted_pool: int
+    evicted_quota: int
     expired: int
     removed: int
     resident: int
+
+    @property
+    def evicted(self) -> int:
+        """Entries that made room: for others in a full pool, or within their own tenant's share."""
+        return self.evicted_pool + self.evicted_quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvHolding:
+    """What one scope has cached under one retention class.
+
+    `blocks` can be found now; `hits` counts how often one was, since the engine started; `oldest`
+    is when the oldest of them was made (monotonic seconds), None where there is none.
+    """
+
+    scope: Scope
+    retention_class: str
+    blocks: int
+    hits: int
+    oldest: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantShare:
+    """Blocks that one tenant holds: those in use, and those that are only cached."""
+
+    in_use: int
+    cached: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +95,8 @@ class EngineStats:
     """Gauges and counters at one moment. `last_progress` is in monotonic seconds.
 
     `requests` are those whose end was not handed out yet, `kv_block_references` counts each user of
-    each block: both are 0 when nothing runs.
+    each block: both are 0 when nothing runs. `kv_blocks_max_share` is the most that one tenant may
+    hold, `kv_blocks_guaranteed` what each one's others can't take; `shares` is by tenant.
     """
 
     requests: int
@@ -84,6 +114,10 @@ class EngineStats:
     failed_logits: int
     steps: int
     last_progress: float
+    kv_blocks_max_share: int
+    kv_blocks_guaranteed: int
+    shares: Mapping[str, TenantShare]
+    holdings: tuple[KvHolding, ...]
     scope_counts: Mapping[Scope, ScopeCounts]
 
 

@@ -8,44 +8,39 @@ compares tokens and never crosses roots.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from fleetward_api.scope import Scope
-from fleetward_engine.block_pool import Owner
+from fleetward_engine.cache_entry import Entry
 from fleetward_engine.expiry import ExpiryQueue
-from fleetward_engine.outputs import ScopeCounts
+from fleetward_engine.outputs import KvHolding, ScopeCounts
 
-Departure = Literal["evicted", "expired", "removed"]
+Departure = Literal["pool", "quota", "expired", "removed"]
+"""Why an entry left: evicted because the pool, or its tenant's share, was full; or not evicted."""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One findable block. Times are monotonic seconds; a TTL of infinity never ends it."""
+@dataclass(slots=True)
+class _Shelf:
+    """The entries of one retention class of a scope, oldest first, and how often one was found."""
 
-    key: bytes
-    block: int
-    owner: Owner
-    created: float
-    last_used: float
-    idle_ttl: float = math.inf
-    max_ttl: float = math.inf
-    ticket: int | None = None
-
-    @property
-    def deadline(self) -> float:
-        """The moment from which no lookup may find it."""
-        return min(self.created + self.max_ttl, self.last_used + self.idle_ttl)
+    entries: OrderedDict[bytes, Entry] = field(default_factory=OrderedDict)
+    hits: int = 0
 
 
 @dataclass(slots=True)
 class _Ledger:
-    keys: set[bytes] = field(default_factory=set)
+    shelves: dict[str, _Shelf] = field(default_factory=dict)
     inserted: int = 0
     departed: dict[Departure, int] = field(
-        default_factory=lambda: {"evicted": 0, "expired": 0, "removed": 0}
+        default_factory=lambda: {"pool": 0, "quota": 0, "expired": 0, "removed": 0}
     )
+
+    def entries(self) -> list[Entry]:
+        """All entries, those of each class oldest first."""
+        return [entry for shelf in self.shelves.values() for entry in shelf.entries.values()]
 
 
 class PrefixIndex:
@@ -81,51 +76,75 @@ class PrefixIndex:
         for entry in entries:
             entry.last_used = max(entry.last_used, now)
 
+    def hit(self, entries: Iterable[Entry], now: float) -> None:
+        """Record that a request found these, and uses them."""
+        for entry in entries:
+            entry.last_used = max(entry.last_used, now)
+            self._shelf_of(entry).hits += 1
+
     def insert(self, entry: Entry) -> None:
         """Make a block findable.
 
         Raises:
-            RuntimeError: the key or the block is in the index already.
+            RuntimeError: the key or the block is in the index already, or its parent is not.
         """
         if entry.key in self._entries or entry.block in self._by_block:
             raise RuntimeError(f"block {entry.block} or its key is in the index already")
+        if entry.parent is not None and entry.parent.key not in self._entries:
+            raise RuntimeError(f"block {entry.block} could never be found: its parent is gone")
         self._entries[entry.key] = entry
         self._by_block[entry.block] = entry
+        entry.link()
         entry.ticket = self._expiry.add(entry)
         ledger = self._ledgers.setdefault(entry.owner.scope, _Ledger())
-        ledger.keys.add(entry.key)
+        shelf = ledger.shelves.setdefault(entry.retention_class, _Shelf())
+        shelf.entries[entry.key] = entry
         ledger.inserted += 1
 
     def entry_of(self, block: int) -> Entry | None:
         """The entry that points at the block, if any."""
         return self._by_block.get(block)
 
-    def remove(self, entry: Entry, why: Departure) -> None:
-        """Take an entry out and count why."""
-        del self._entries[entry.key]
-        del self._by_block[entry.block]
-        self._expiry.discard(entry.ticket)
-        ledger = self._ledgers[entry.owner.scope]
-        ledger.keys.discard(entry.key)
-        ledger.departed[why] += 1
+    def find(self, key: bytes) -> Entry | None:
+        """The entry of a key, past its deadline or not."""
+        return self._entries.get(key)
+
+    def remove(self, entry: Entry, why: Departure) -> list[Entry]:
+        """Take an entry out, with all that could only be found through it, and count why.
+
+        Returns what left, each after the entries that go on from it.
+        """
+        leaving = [entry] if entry.is_leaf else entry.subtree()
+        for each in leaving:
+            del self._entries[each.key]
+            del self._by_block[each.block]
+            each.unlink()
+            self._expiry.discard(each.ticket)
+            del self._shelf_of(each).entries[each.key]
+            self._ledgers[each.owner.scope].departed[why] += 1
+        return leaving
 
     def pop_expired(self, now: float) -> list[Entry]:
-        """Take out every entry whose deadline has passed; costs nothing when none has."""
-        expired = self._expiry.pop_expired(now)
-        for entry in expired:
-            self.remove(entry, "expired")
-        return expired
+        """Take out every entry whose deadline has passed; costs nothing when none has.
+
+        What goes on from one of them can't be found any more and goes too.
+        """
+        left: list[Entry] = []
+        for entry in self._expiry.pop_expired(now):
+            if self._entries.get(entry.key) is entry:
+                left += self.remove(entry, "expired")
+        return left
 
     def remove_below(self, scope: Scope, floor: int) -> list[Entry]:
         """Take out the scope's entries from below the floor."""
         ledger = self._ledgers.get(scope)
         if ledger is None:
             return []
-        doomed = [self._entries[key] for key in ledger.keys]
-        doomed = [entry for entry in doomed if entry.owner.floor < floor]
-        for entry in doomed:
-            self.remove(entry, "removed")
-        return doomed
+        left: list[Entry] = []
+        for entry in ledger.entries():
+            if entry.owner.floor < floor and self._entries.get(entry.key) is entry:
+                left += self.remove(entry, "removed")
+        return left
 
     def limit_ttls(self, *, idle_ttl: float, max_ttl: float) -> None:
         """Shorten every entry's TTLs to these limits (seconds); none is ever lengthened."""
@@ -148,11 +167,26 @@ class PrefixIndex:
         ledger = self._ledgers.get(scope, _Ledger())
         return ScopeCounts(
             inserted=ledger.inserted,
-            evicted=ledger.departed["evicted"],
+            evicted_pool=ledger.departed["pool"],
+            evicted_quota=ledger.departed["quota"],
             expired=ledger.departed["expired"],
             removed=ledger.departed["removed"],
-            resident=len(ledger.keys),
+            resident=sum(len(shelf.entries) for shelf in ledger.shelves.values()),
         )
+
+    def holdings(self) -> list[KvHolding]:
+        """What each scope has cached, by retention class; those that hold nothing too."""
+        return [
+            KvHolding(
+                scope=scope,
+                retention_class=name,
+                blocks=len(shelf.entries),
+                hits=shelf.hits,
+                oldest=next((entry.created for entry in shelf.entries.values()), None),
+            )
+            for scope, ledger in self._ledgers.items()
+            for name, shelf in ledger.shelves.items()
+        ]
 
     def scopes(self) -> Sequence[Scope]:
         """Every scope that ever inserted."""
@@ -168,11 +202,19 @@ class PrefixIndex:
             gone = counts.evicted + counts.expired + counts.removed
             if counts.inserted - gone != counts.resident:
                 raise AssertionError(f"the books of {scope} don't add up: {counts}")
-            if any(self._entries[key].owner.scope != scope for key in ledger.keys):
+            if any(entry.owner.scope != scope for entry in ledger.entries()):
                 raise AssertionError(f"{scope} lists another scope's key")
+            if any(self._entries.get(entry.key) is not entry for entry in ledger.entries()):
+                raise AssertionError(f"{scope} lists what is not in the index")
             listed += counts.resident
         if listed != len(self._entries):
             raise AssertionError("an entry is in no scope's books")
         mortal = sum(1 for entry in self._entries.values() if not math.isinf(entry.deadline))
         if mortal != len(self._expiry):
             raise AssertionError("an entry with a TTL is not filed for expiry")
+        for entry in self._entries.values():
+            if entry.parent is not None and self._entries.get(entry.parent.key) is not entry.parent:
+                raise AssertionError(f"block {entry.block} outlived its parent")
+
+    def _shelf_of(self, entry: Entry) -> _Shelf:
+        return self._ledgers[entry.owner.scope].shelves[entry.retention_class]

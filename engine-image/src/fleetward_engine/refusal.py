@@ -7,16 +7,33 @@ from collections.abc import Container
 from fleetward_engine.errors import RequestRefused
 from fleetward_engine.request import Request
 
+SHARE_LOWERED = (
+    "the largest share of the KV cache that one tenant may hold was lowered, and this request "
+    "needs more: shorten it"
+)
+"""What the client of a running request reads when a new policy leaves no room for it."""
+
+
+def kv_tokens_of(request: Request) -> int:
+    """Tokens whose KV the request needs at most.
+
+    The last generated token is returned but never computed, so it needs none.
+    """
+    return len(request.prompt_token_ids) + request.sampling.max_tokens - 1
+
 
 def refuse_impossible(
     request: Request,
     *,
     max_model_len: int,
     max_kv_tokens: int,
+    pool_tokens: int,
     vocab_size: int,
     known_ids: Container[str],
 ) -> None:
     """Return if the request can be served on an empty engine.
+
+    `max_kv_tokens` of the cache's `pool_tokens` are the most that one tenant may hold.
 
     Raises:
         RequestRefused: the message says which limit it breaks and what to change.
@@ -32,11 +49,13 @@ def refuse_impossible(
             f"context of {max_model_len} tokens: shorten one of them",
             param="max_tokens" if prompt < max_model_len else "prompt",
         )
-    # The last generated token is returned but never computed, so it needs no KV.
-    if prompt + limit - 1 > max_kv_tokens:
+    if kv_tokens_of(request) > max_kv_tokens:
+        limit_words = f"the KV cache's {pool_tokens} tokens"
+        if max_kv_tokens < pool_tokens:
+            limit_words = f"the {max_kv_tokens} of {limit_words} that one tenant may hold"
         raise RequestRefused(
-            f"prompt ({prompt} tokens) and max_tokens ({limit}) need more than the KV cache's "
-            f"{max_kv_tokens} tokens: shorten one of them",
+            f"prompt ({prompt} tokens) and max_tokens ({limit}) need more than {limit_words}: "
+            "shorten one of them",
             param="max_tokens" if prompt < max_kv_tokens else "prompt",
         )
     for name, ids in (

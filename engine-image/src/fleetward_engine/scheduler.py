@@ -112,7 +112,9 @@ class Scheduler:
     def _make_room(self, sequence: Sequence) -> int:
         preempted = 0
         while not self._kv_cache.can_grow(sequence):
-            youngest = self.running[-1]
+            youngest = next(
+                one for one in reversed(self.running) if self._kv_cache.gives_room(one, to=sequence)
+            )
             self.preempt(youngest)
             preempted += 1
             if youngest is sequence:

@@ -43,7 +43,8 @@ class Books:
         self.removed += taken
         counts = ScopeCounts(
             inserted=self.inserted,
-            evicted=self.gone,
+            evicted_pool=self.gone,
+            evicted_quota=0,
             expired=0,
             removed=self.removed,
             resident=self.below + self.above,

@@ -17,7 +17,8 @@ from fleetward_api.floors import Floors
 from fleetward_api.scope import Scope
 from fleetward_engine.admin.policy import Apply, PolicyInForce, decide_push
 from fleetward_engine.block_pool import Owner
-from fleetward_engine.prefix_index import Entry, PrefixIndex
+from fleetward_engine.cache_entry import Entry
+from fleetward_engine.prefix_index import PrefixIndex
 from fleetward_engine.server.cache_context import is_behind
 from fleetward_engine.server.identity import Caller
 

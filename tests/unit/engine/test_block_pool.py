@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetward_engine.block_pool import NULL_BLOCK, BlockPool, Owner
+from fleetward_engine.block_pool import NULL_BLOCK, BlockPool, Eviction, Owner
 from tests.support.engine_core import ACME, BETA
 
 A, B = Owner(ACME, 0), Owner(BETA, 0)
@@ -50,10 +50,10 @@ def test_retained_blocks_go_least_recently_released_first() -> None:
         pool.retain(block)
     for block in (second, first, third):
         pool.release(block)
-    assert pool.next_eviction() == second
+    assert pool.next_eviction("acme") == Eviction(second, "pool")
     pool.acquire(second)
     pool.release(second)
-    assert pool.next_eviction() == first
+    assert pool.next_eviction("acme") == Eviction(first, "pool")
     pool.check_integrity()
 
 
@@ -62,7 +62,7 @@ def test_a_free_block_is_preferred_to_eviction() -> None:
     block = pool.allocate(A)
     pool.retain(block)
     pool.release(block)
-    assert pool.next_eviction() is None
+    assert pool.next_eviction("acme") is None
     assert pool.allocate(A) != block
 
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import pytest
 
 from fleetward_engine.block_pool import Owner
-from fleetward_engine.outputs import ScopeCounts
-from fleetward_engine.prefix_index import Entry, PrefixIndex
+from fleetward_engine.cache_entry import Entry
+from fleetward_engine.outputs import KvHolding, ScopeCounts
+from fleetward_engine.prefix_index import PrefixIndex
 from tests.support.engine_core import ACME, BETA
 
 
-def entry(block: int, *, scope=ACME, floor: int = 0, idle: float = 1e9, longest: float = 1e9):  # type: ignore[no-untyped-def]
+def entry(  # type: ignore[no-untyped-def]
+    block: int, *, scope=ACME, floor: int = 0, idle: float = 1e9, longest: float = 1e9, **more
+):
     return Entry(
         key=bytes([block]),
         block=block,
         owner=Owner(scope, floor),
-        created=0.0,
+        created=more.pop("created", 0.0),
         last_used=0.0,
         idle_ttl=idle,
         max_ttl=longest,
+        **more,
     )
 
 
@@ -80,11 +84,12 @@ def test_books_tell_why_each_entry_left() -> None:
     for block in (1, 2, 3, 4):
         index.insert(entry(block, longest=float(block)))
     index.pop_expired(1.0)
-    index.remove(index.lookup([b"\2"], now=1.0)[0], "evicted")
+    index.remove(index.lookup([b"\2"], now=1.0)[0], "quota")
     index.remove(index.lookup([b"\3"], now=1.0)[0], "removed")
     assert index.counts(ACME) == ScopeCounts(
-        inserted=4, evicted=1, expired=1, removed=1, resident=1
+        inserted=4, evicted_pool=0, evicted_quota=1, expired=1, removed=1, resident=1
     )
+    assert index.counts(ACME).evicted == 1
     assert index.counts(BETA).inserted == 0
     assert list(index.scopes()) == [ACME]
 
@@ -105,3 +110,71 @@ def test_a_key_or_block_enters_once() -> None:
     index.insert(entry(1))
     with pytest.raises(RuntimeError, match="already"):
         index.insert(entry(1))
+
+
+def tree(index: PrefixIndex) -> dict[int, Entry]:
+    """1 goes on as 2 and 3, and 3 as 4; 5 stands alone."""
+    found: dict[int, Entry] = {}
+    for block, parent in ((1, 0), (2, 1), (3, 1), (4, 3), (5, 0)):
+        found[block] = entry(block, parent=found.get(parent), longest=10.0 * block)
+        index.insert(found[block])
+    return found
+
+
+def test_what_can_be_found_only_through_a_removed_entry_goes_before_it() -> None:
+    index = PrefixIndex()
+    entries = tree(index)
+    assert [e.block for e in index.remove(entries[3], "pool")] == [4, 3]
+    assert not entries[1].is_leaf
+    assert [e.block for e in index.remove(entries[1], "pool")] == [2, 1]
+    assert [e.block for e in index.remove(entries[5], "pool")] == [5]
+    assert index.counts(ACME).evicted_pool == 5
+    index.check_integrity()
+
+
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_siblings_leave_in_any_order(order: tuple[int, int]) -> None:
+    index = PrefixIndex()
+    entries = tree(index)
+    index.remove(entries[4], "pool")
+    for block in order:
+        assert not entries[1].is_leaf
+        assert [e.block for e in index.remove(entries[block], "pool")] == [block]
+    assert entries[1].is_leaf
+
+
+def test_nothing_outlives_the_entry_it_is_found_through() -> None:
+    index = PrefixIndex()
+    entries = tree(index)
+    left = [e.block for e in index.pop_expired(10.0)]
+    assert sorted(left) == [1, 2, 3, 4]
+    assert left.index(4) < left.index(3) < left.index(1) > left.index(2)
+    assert [e.block for e in index.pop_expired(50.0)] == [5]
+    with pytest.raises(RuntimeError, match="parent"):
+        index.insert(entry(6, parent=entries[1]))
+    index.check_integrity()
+
+
+def test_integrity_check_finds_an_orphan() -> None:
+    index = PrefixIndex()
+    entries = tree(index)
+    index.check_integrity()
+    entries[2].parent = entry(9)
+    with pytest.raises(AssertionError, match="parent"):
+        index.check_integrity()
+
+
+def test_holdings_are_kept_by_scope_and_class() -> None:
+    index = PrefixIndex()
+    index.insert(entry(1, created=1.0))
+    index.insert(entry(2, created=2.0))
+    index.insert(entry(3, created=3.0, retention_class="short"))
+    index.insert(entry(4, created=4.0, scope=BETA))
+    index.hit(index.lookup([b"\1", b"\2"], now=5.0), now=5.0)
+    index.remove(index.lookup([b"\1"], now=5.0)[0], "pool")
+    index.remove(index.lookup([b"\4"], now=5.0)[0], "pool")
+    assert index.holdings() == [
+        KvHolding(scope=ACME, retention_class="", blocks=1, hits=2, oldest=2.0),
+        KvHolding(scope=ACME, retention_class="short", blocks=1, hits=0, oldest=3.0),
+        KvHolding(scope=BETA, retention_class="", blocks=0, hits=0, oldest=None),
+    ]

@@ -34,6 +34,7 @@ def cache_context(
         store=not closed,
         idle_ttl_ms=retention.idle_ttl_ms,
         max_ttl_ms=retention.max_ttl_ms,
+        retention_class=caller.retention_class,
     )
 
 

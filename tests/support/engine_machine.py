@@ -1,0 +1,213 @@
+"""Any order of events on an engine with a tiny pool, checked after each against what must hold."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fleetward_api.scope import Scope
+from fleetward_engine.errors import RequestRefused
+from fleetward_engine.outputs import RequestOutput
+from fleetward_engine.share_rules import ShareRules
+from tests.support.engine_core import expected_tokens, make_bench, make_request
+from tests.support.watched_evictions import WatchedEvictions
+
+SCOPES = [Scope("acme"), Scope("beta"), Scope("gamma")]
+MARKS = [200, 210, 220]
+"""Each scope's prompts use two tokens of their own, so that a stray byte tells whose it is."""
+TTLS = st.sampled_from([None, 1, 1000, 5000])
+SHARES = st.builds(
+    ShareRules,
+    max_percent=st.sampled_from([45, 60, 75]),
+    guaranteed_percent=st.sampled_from([0, 12, 25]),
+    protected_percent=st.sampled_from([0, 50, 100]),
+    by_priority=st.booleans(),
+) | st.builds(ShareRules, protected_percent=st.sampled_from([0, 50]), by_priority=st.booleans())
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Tiny pool, tiny budget: everything collides with everything.
+
+    `steps` counts the events of all machines of this process, each followed by all checks.
+    """
+
+    steps: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = make_bench(
+            num_blocks=9, block_size=2, max_num_seqs=3, max_num_batched_tokens=5
+        )
+        self.evictions = WatchedEvictions(self.bench.engine._kv_cache)
+        self.epoch = 1
+        self.floors = [0, 0, 0]
+        self.purged = [0, 0, 0]
+        self.prompts: dict[str, tuple[list[int], int]] = {}
+        self.live: set[str] = set()
+        self.removed_keys: set[bytes] = set()
+
+    @rule(
+        who=st.integers(0, 2),
+        length=st.integers(1, 9),
+        split=st.integers(0, 9),
+        count=st.integers(1, 6),
+        stale=st.booleans(),
+        store=st.booleans(),
+        ttls=st.tuples(TTLS, TTLS),
+        kind=st.sampled_from(["", "short"]),
+    )
+    def submit(self, who, length, split, count, stale, store, ttls, kind) -> None:  # type: ignore[no-untyped-def]
+        name = str(len(self.prompts))
+        prompt = [MARKS[who] + (1 if place >= split else 0) for place in range(length)]
+        request = make_request(
+            name,
+            prompt,
+            scope=SCOPES[who],
+            floor=max(0, self.floors[who] - 1) if stale else self.floors[who],
+            epoch=self.epoch,
+            store=store,
+            idle_ttl_ms=ttls[0],
+            max_ttl_ms=ttls[1],
+            retention_class=kind,
+            max_tokens=count,
+        )
+        try:
+            self.bench.engine.add_request(request)
+        except RequestRefused:
+            assert length + count - 1 > self.bench.engine._kv_cache.max_request_tokens
+            return
+        self.prompts[name] = (prompt, count)
+        self.live.add(name)
+
+    @precondition(lambda self: self.bench.engine.has_work)
+    @rule(times=st.integers(1, 5))
+    def step(self, times: int) -> None:
+        EngineMachine.steps += times - 1
+        for _ in range(times):
+            for output in self.bench.step():
+                self._check(output)
+
+    def _check(self, output: RequestOutput) -> None:
+        name = output.request_id
+        if output.finish_reason is None:
+            return
+        self.live.discard(name)
+        prompt, count = self.prompts[name]
+        if output.finish_reason == "length":
+            assert self.bench.tokens(name) == expected_tokens(prompt, count)
+        elif output.finish_reason == "error":
+            assert "share" in (output.error or "")
+        else:
+            assert output.finish_reason == "abort"
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.live)))
+        # A fence may have ended it already; then its last output is still on its way.
+        known = name in self.bench.engine._generations
+        assert self.bench.engine.abort_request(name) == known
+        if known:
+            self.live.discard(name)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        self.bench.engine.preempt(data.draw(st.sampled_from(sorted(self.live))))
+
+    @rule(seconds=st.sampled_from([0.001, 0.5, 3.0, 6.0]))
+    def wait(self, seconds: float) -> None:
+        self.bench.clock.advance(seconds)
+
+    @rule()
+    def expire(self) -> None:
+        self.bench.engine.expire(self.bench.clock.now)
+
+    @rule(limit=TTLS)
+    def limit_ttls(self, limit: int | None) -> None:
+        self.bench.engine.limit_ttls(idle_ttl_ms=limit, max_ttl_ms=None)
+
+    @rule(rules=SHARES)
+    def share(self, rules: ShareRules) -> None:
+        self.bench.engine.set_share_rules(rules)
+
+    @rule(who=st.integers(0, 2), priority=st.integers(0, 2))
+    def prioritise(self, who: int, priority: int) -> None:
+        accounts = self.bench.engine._kv_cache.pool.accounts
+        accounts.set_priority(SCOPES[who].tenant, priority)
+
+    @rule()
+    def rotate(self) -> None:
+        """As the policy desk does at a new epoch: new roots, and what old ones keyed expires."""
+        self.epoch += 1
+        self.bench.engine.limit_ttls(idle_ttl_ms=0, max_ttl_ms=0)
+        self.bench.engine.expire(self.bench.clock.now)
+        assert self.bench.engine.stats().cached_blocks == 0
+
+    @rule(who=st.integers(0, 2), in_flight=st.sampled_from(["Finish", "Abort"]))
+    def fence(self, who: int, in_flight) -> None:  # type: ignore[no-untyped-def]
+        self.floors[who] += 1
+        self.bench.engine.fence(SCOPES[who], self.floors[who], in_flight)
+
+    @rule(who=st.integers(0, 2), in_flight=st.sampled_from(["Finish", "Abort"]))
+    def purge(self, who: int, in_flight) -> None:  # type: ignore[no-untyped-def]
+        engine, scope = self.bench.engine, SCOPES[who]
+        self.floors[who] += 1
+        floor = self.purged[who] = self.floors[who]
+        engine.fence(scope, floor, in_flight)
+        counts = engine.purge(scope, floor, scrub=True)
+        self.removed_keys |= set(counts.removed_keys)
+        assert counts.counts.resident == 0 or in_flight == "Finish"
+        assert engine.recount(scope, floor) == 0
+        assert engine.residue(scope, floor) == counts.blocks_in_use
+        if in_flight == "Abort":
+            assert counts.blocks_in_use == 0
+
+    @invariant()
+    def books_hold(self) -> None:
+        EngineMachine.steps += 1
+        self.bench.engine.check_integrity()
+        assert self.bench.engine.probe(sorted(self.removed_keys)) == 0
+        held = {holding.scope: 0 for holding in self.bench.engine.stats().holdings}
+        for holding in self.bench.engine.stats().holdings:
+            held[holding.scope] += holding.blocks
+        counts = self.bench.engine.stats().scope_counts
+        assert held == {scope: count.resident for scope, count in counts.items()}
+
+    @invariant()
+    def shares_hold(self) -> None:
+        accounts = self.bench.engine._kv_cache.pool.accounts
+        for account in accounts:
+            assert account.held <= accounts.max_blocks or account.cached == 0
+        self.evictions.check()
+
+    @invariant()
+    def nothing_from_below_a_purged_floor_outlives_its_request(self) -> None:
+        pool = self.bench.engine._kv_cache.pool
+        for scope, floor in zip(SCOPES, self.purged, strict=True):
+            assert self.bench.engine.recount(scope, floor) == 0
+            assert all(pool.ref_count(block) > 0 for block in pool.owned_below(scope, floor))
+
+    @invariant()
+    def bytes_belong_to_their_owner(self) -> None:
+        pool, kv = self.bench.engine._kv_cache.pool, self.bench.runner._kv
+        assert not kv[0].any()
+        for block in range(1, pool.num_blocks + 1):
+            owner = pool.owner(block)
+            held = {int(token) - 1 for token in kv[block] if token}
+            if owner is None:
+                assert not held, f"block {block} belongs to nobody and holds {held}"
+            else:
+                mark = MARKS[SCOPES.index(owner.scope)]
+                assert all(token < 200 or token in {mark, mark + 1} for token in held)
+
+    def teardown(self) -> None:
+        for _ in range(1000):
+            if not self.bench.engine.has_work:
+                break
+            for output in self.bench.step():
+                self._check(output)
+        stats = self.bench.engine.stats()
+        assert (stats.requests, stats.running, stats.waiting, stats.kv_blocks_used) == (0, 0, 0, 0)
