@@ -70,7 +70,7 @@ async def test_leaders_change_and_nobody_else_writes(
     assert late, "no write arrived late"
     # Given back, not run out, unless a write was left without an answer.
     assert min(stage.released) < SHORT.lease_duration, stage.released
-    assert woken == [] or all(not one.accepted for one in woken), woken
+    assert woken == []
     if real:
         # A machine that is busy with other tests holds up requests of its own.
         assert most <= 1, late
@@ -80,7 +80,7 @@ async def test_leaders_change_and_nobody_else_writes(
 def plan(dice: random.Random) -> list[tuple[Timings, list[str]]]:
     """Which changes, with which lease."""
     if not is_full():
-        return [(SHORT, ["late", "term", "kill"])]
+        return [(SHORT, ["late", "stop", "term", "kill"])]
     quick = [dice.choice(KINDS) for _ in range(CHANGES - len(WITH_THE_REAL_LEASE))]
     return [(QUICK, quick), (Timings(), list(WITH_THE_REAL_LEASE))]
 
