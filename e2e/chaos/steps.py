@@ -21,6 +21,7 @@ class Step:
     untimed: bool = False
 
 
+ANSWERS = "tests/integration/operator/test_api_server_trouble_answers.py"
 SWEEP = "test_interrupted_at_any_call_it_ends_as_if_undisturbed"
 
 STEPS: tuple[Step, ...] = (
@@ -180,14 +181,29 @@ STEPS: tuple[Step, ...] = (
         limit_s=1500,
     ),
     Step(
-        name="api-server-answers",
-        tests=("tests/integration/operator/test_api_server_trouble_answers.py",),
-        figures=(
-            *("throttled-early-calls", "throttled-life-faults", "throttled-times-normal"),
-            *("failing-lost-services", "failing-converged-seconds"),
-            *("foreign-lost-updates", "foreign-write-amplification", "idle-fleet-writes"),
-        ),
+        name="api-server-throttles",
+        tests=(f"{ANSWERS}::test_throttled",),
+        figures=("throttled-early-calls", "throttled-life-faults", "throttled-times-normal"),
         limit_s=1500,
+    ),
+    Step(
+        name="api-server-fails",
+        tests=(f"{ANSWERS}::test_failing",),
+        figures=("failing-lost-services", "failing-converged-seconds"),
+        limit_s=900,
+    ),
+    Step(
+        name="foreign-writer",
+        tests=(f"{ANSWERS}::test_foreign_writer",),
+        figures=("foreign-lost-updates", "foreign-write-amplification"),
+        limit_s=900,
+    ),
+    Step(
+        name="idle-fleet",
+        tests=(f"{ANSWERS}::test_an_idle_fleet",),
+        figures=("idle-fleet-writes",),
+        limit_s=3600,
+        untimed=True,
     ),
     Step(
         name="config-mutations",
