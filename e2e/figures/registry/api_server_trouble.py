@@ -7,7 +7,7 @@ _CHAOS = "make chaos"
 FIGURES: tuple[Figure, ...] = (
     Figure(
         name="idle-fleet-writes",
-        promise="500 idle services, 60 s: writes beyond the lease",
+        promise="500 idle services, 30 min: writes beyond the lease",
         comparison="==",
         target=0,
         unit="writes",
@@ -124,7 +124,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         name="throttled-early-calls",
-        promise="429 with Retry-After on 30 % of calls: calls earlier than asked",
+        promise="429 with Retry-After on 30 % of calls for 10 min: calls earlier than asked",
         comparison="==",
         target=0,
         unit="calls",

@@ -80,7 +80,7 @@ class World:
     kubeconfig: Path
     folder: Path
     port: int
-    metrics_port: int
+    metrics_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     signing: SigningKey = field(default_factory=SigningKey.generate)
     operator_key: SigningKey = field(default_factory=SigningKey.generate)
@@ -235,8 +235,7 @@ async def world(
         KubeClient.from_environment({"KUBECONFIG": str(crds_installed)}) as client,
         aiohttp.ClientSession() as session,
     ):
-        ports = (free_port(), free_port())
-        made = World(client, session, release, keys, apps, account, tmp_path, *ports)
+        made = World(client, session, release, keys, apps, account, tmp_path, free_port())
         for name in (release, keys, apps):
             await made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for manifest in chart_rights(release, keys):
