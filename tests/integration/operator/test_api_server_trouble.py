@@ -21,10 +21,11 @@ from fleetward_kube import Informer, KubeClient
 from fleetward_kube.informer import WatchTiming
 from fleetward_operator.edges.kinds import collection_path
 from tests.integration.gateway.conftest import World as GatewayWorld
-from tests.integration.gateway.test_process import KEY_A, Objects, own_address, ready_world
+from tests.integration.gateway.objects import KEY_A, Objects, ready_world
 from tests.support.api_proxy import ApiProxy, Trouble
 from tests.support.fake_engine import FakeEngine
 from tests.support.operator_world import World, until
+from tests.support.own_address import own_address
 from tests.support.troubled import (
     Traffic,
     Troubled,
