@@ -96,7 +96,7 @@ async def test_an_apply_names_the_object_that_was_seen_or_that_there_was_none() 
 
 
 async def test_no_write_of_what_exists_goes_without_a_precondition() -> None:
-    api = Recorder({})
+    api = Recorder(TENANT)
     await writer(api).delete("ConfigMap", "n", "demo", seen=live("7"))
     assert api.sent[0][2]["preconditions"] == {"uid": "child", "resourceVersion": "7"}
     with pytest.raises(ValueError, match="no resource version"):
@@ -179,8 +179,36 @@ async def test_a_guarded_status_bounces_off_anything() -> None:
         await write_status(Recorder(conflict()), guarded=True)
 
 
-async def write_status(api: Recorder, *, guarded: bool = False) -> float | None:
-    statuses = StatusWriter(client(api), writer(api), OwnWrites(lambda: 0.0), clock=lambda: 0.0)
+NEWER = {**TENANT, "metadata": {**TENANT["metadata"], "resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize(
+    ("newest", "guarded", "named"),
+    [
+        (NEWER, False, "7"),
+        ({**NEWER, "status": {"keys": 3}}, False, "5"),
+        ({**NEWER, "metadata": {**NEWER["metadata"], "generation": 9}}, False, "5"),
+        (NEWER, True, "5"),
+    ],
+)
+async def test_a_status_names_the_newest_copy_that_it_fits(
+    newest: dict[str, Any], guarded: bool, named: str
+) -> None:
+    api = Recorder(TENANT)
+    await write_status(api, guarded=guarded, newest=newest)
+    assert api.preconditions() == [named]
+
+
+async def write_status(
+    api: Recorder, *, guarded: bool = False, newest: dict[str, Any] | None = None
+) -> float | None:
+    statuses = StatusWriter(
+        client(api),
+        writer(api),
+        OwnWrites(lambda: 0.0),
+        newest=lambda _kind, _key: newest,
+        clock=lambda: 0.0,
+    )
     after = TenantStatus(keys=1)
     return await statuses.write(TENANT, before=TenantStatus(), after=after, guarded=guarded)
 

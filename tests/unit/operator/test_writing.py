@@ -38,7 +38,11 @@ def writer(api: ObjectApi) -> Writer:
 async def test_an_equal_status_is_not_written() -> None:
     api = ObjectApi()
     statuses = StatusWriter(
-        cast("KubeClient", api), writer(api), OwnWrites(lambda: 0.0), clock=lambda: 0.0
+        cast("KubeClient", api),
+        writer(api),
+        OwnWrites(lambda: 0.0),
+        newest=lambda _kind, _key: None,
+        clock=lambda: 0.0,
     )
     same = TenantStatus(keys=1)
     assert await statuses.write(TENANT, before=same, after=TenantStatus(keys=1)) is None
@@ -48,7 +52,11 @@ async def test_an_equal_status_is_not_written() -> None:
 async def test_conditions_of_others_and_their_order_are_no_reason_to_write() -> None:
     api = ObjectApi()
     statuses = StatusWriter(
-        cast("KubeClient", api), writer(api), OwnWrites(lambda: 0.0), clock=lambda: 0.0
+        cast("KubeClient", api),
+        writer(api),
+        OwnWrites(lambda: 0.0),
+        newest=lambda _kind, _key: None,
+        clock=lambda: 0.0,
     )
 
     def told(*kinds: str) -> TenantStatus:
@@ -70,7 +78,11 @@ async def test_conditions_of_others_and_their_order_are_no_reason_to_write() -> 
 async def test_a_storm_of_changes_becomes_one_a_second() -> None:
     api, now = ObjectApi(), [0.0]
     statuses = StatusWriter(
-        cast("KubeClient", api), writer(api), OwnWrites(lambda: now[0]), clock=lambda: now[0]
+        cast("KubeClient", api),
+        writer(api),
+        OwnWrites(lambda: now[0]),
+        newest=lambda _kind, _key: None,
+        clock=lambda: now[0],
     )
     waits: list[float | None] = []
     for number in range(int(BURST) + 3):

@@ -24,6 +24,13 @@ class StatusWriter:
 
     Each object may change its status five times at once and then once a second: after an outage
     everything changes at the same time, and the API server has just come back.
+
+    Args:
+        client: reads an object again after a conflict.
+        writer: fences.
+        own_writes: remembers what was written.
+        newest: the newest known copy of an object, by kind and key.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -32,11 +39,13 @@ class StatusWriter:
         writer: Writer,
         own_writes: OwnWrites,
         *,
+        newest: Callable[[str, str], dict[str, Any] | None],
         clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._writer = writer
         self._own_writes = own_writes
+        self._newest = newest
         self._clock = clock
         self._allowance: dict[str, tuple[float, float]] = {}
 
@@ -82,10 +91,16 @@ class StatusWriter:
             "metadata": target,
             "status": after.to_manifest(),
         }
-        written = await self._apply(
-            manifest, item, before=before, manager=manager, attempts=1 if guarded else ATTEMPTS
-        )
         key = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
+        seen = item
+        if not guarded:
+            # Others may have written it while this status was decided upon: a conflict less.
+            newest = self._newest(kind, key)
+            if newest is not None and _means_the_same(newest, item, before):
+                seen = newest
+        written = await self._apply(
+            manifest, seen, before=before, manager=manager, attempts=1 if guarded else ATTEMPTS
+        )
         self._own_writes.remember(item["kind"], key, trim_object(written))
         return None
 

@@ -104,7 +104,7 @@ async def build_operator(
         own_writes=own_writes,
         writer=writer,
         executor=Executor(client, writer, own_writes),
-        statuses=StatusWriter(client, writer, own_writes, clock=clock.monotonic),
+        statuses=StatusWriter(client, writer, own_writes, newest=store.get, clock=clock.monotonic),
         events=EventRecorder(writer, instance=settings.identity.pod_name, wall=clock.now),
         secrets=secret_store,
         fleet=fleet,
