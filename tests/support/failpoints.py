@@ -64,12 +64,16 @@ class Failpoints:
         """Count from here; no trap is set."""
         self.counts.clear()
         self.writes.clear()
-        self._trap = None
+        self.disarm()
         self.sprung.clear()
 
     def set_trap(self, point: Point, strike: Strike) -> None:
         """Have `strike` called at `point`, once; what it returns is the caller's answer."""
         self._trap = (point, strike)
+
+    def disarm(self) -> None:
+        """No trap is set any more; one that was not come to must not spring in what follows."""
+        self._trap = None
 
     def quiet_for(self) -> float:
         """Seconds since the last call or answer, the lease's aside; 0 while a call is open."""

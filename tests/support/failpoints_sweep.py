@@ -119,6 +119,7 @@ async def _interrupt(
         return struck.is_set() or over
 
     await wait_for(struck_or_over, what=f"{point} or the end")
+    stage.points.disarm()
     reached = struck.is_set()
     report.reached += reached
     if not reached:

@@ -149,16 +149,24 @@ class ForeignWriter:
         self._world = world
         self._names = names
         self._pause_s = HANDS / per_second
+        self._over = False
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write until told to finish."""
         async with asyncio.TaskGroup() as group:
             for hand in range(HANDS):
                 group.create_task(self._write_some(self._names[hand::HANDS]))
+        self._ended.set()
+
+    async def finish(self) -> None:
+        """Begin no other write, and wait for the answers: one cut off may still arrive."""
+        self._over = True
+        await self._ended.wait()
 
     async def _write_some(self, names: list[str]) -> None:
         due = time.monotonic()
-        for name in itertools.cycle(names):
+        for name in itertools.takewhile(lambda _: not self._over, itertools.cycle(names)):
             try:
                 await self.write(name)
             except KubeError as error:
@@ -223,6 +231,7 @@ async def test_foreign_writer(world: World, api_server: ApiServer, tmp_path: Pat
             await change_all(world, names, 6)
             await until(settled(world, names, sequences=6), within_s=120, what="our side")
             await asyncio.sleep(max(0.0, started + storm_s - time.monotonic()))
+            await writer.finish()
         rate = writer.patches / (time.monotonic() - started)
         await subject.settled()
         stormy = len(subject.writes(since, accepted=False))
