@@ -20,10 +20,11 @@ from fleetward_engine.factory import build_engine
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.gguf_loader import load_llama, read_config
 from fleetward_engine.gguf_tokenizer import GgufTokenizer, chat_template_digest, tokenizer_digest
+from fleetward_engine.loading import naming
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.linear import Linear
-from fleetward_engine.models.llama import LlamaConfig, rope_tables
-from fleetward_engine.torch_factory import choose_dtype, count_blocks, naming
+from fleetward_engine.models.rope import DividedFrequencies, rope_frequencies, rope_tables
+from fleetward_engine.torch_factory import choose_dtype, count_blocks
 from tests.support.demo_model import URI, model_path
 from tests.support.gguf_files import tokenizer_metadata, write
 
@@ -226,12 +227,11 @@ def test_a_packed_weight_multiplies_as_the_plain_one(rows: int, dtype: torch.dty
     assert torch.allclose(got, x.float() @ weight.float().T, rtol=1e-2, atol=0.1)
 
 
-def test_rope_factors_divide_the_frequencies() -> None:
-    config = LlamaConfig(
-        num_layers=1, hidden_size=8, num_heads=1, num_kv_heads=1, head_dim=4, vocab_size=1,
-        max_model_len=5, rope_theta=100.0, rms_norm_eps=1e-5,
-    )  # fmt: skip
-    cos, sin = rope_tables(config, torch.tensor([1.0, 2.0]))
+def test_rope_factors_divide_the_frequencies(tmp_path: Path) -> None:
+    frequencies = rope_frequencies(4, 100.0, DividedFrequencies((1.0, 2.0)))
+    cos, sin = rope_tables(frequencies, 5)
     angles = torch.tensor([3.0, 3.0 / 10 / 2])
     assert torch.allclose(cos[3, 0], torch.cat((angles.cos(), angles.cos())))
     assert torch.allclose(sin[3, 0], torch.cat((-angles.sin(), angles.sin())))
+    file = write(tmp_path / "m.gguf", extra=("rope_freqs",))
+    assert read_config(file).rope_scaling == DividedFrequencies((1.0,) * 8)

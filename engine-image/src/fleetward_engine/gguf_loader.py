@@ -12,6 +12,7 @@ from fleetward_engine.errors import ModelUnsupported
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.models.linear import Linear
 from fleetward_engine.models.llama import Llama, LlamaConfig, LlamaLayer
+from fleetward_engine.models.rope import DividedFrequencies, RopeScaling
 
 _KNOWN_TENSORS = re.compile(
     r"(token_embd|output|output_norm|rope_freqs"
@@ -50,14 +51,12 @@ def load_llama(file: GgufFile, *, dtype: torch.dtype, device: torch.device) -> L
     weights = _Weights(file, dtype, device)
     embedding = weights.get("token_embd.weight")
     tied = "output.weight" not in file.tensor_names
-    scaled = "rope_freqs.weight" in file.tensor_names
     return Llama(
         config,
         embedding=embedding,
         layers=[_load_layer(weights, config, index) for index in range(config.num_layers)],
         final_norm=weights.get("output_norm.weight"),
         lm_head=Linear(embedding if tied else weights.get("output.weight")),
-        rope_factors=weights.get("rope_freqs.weight") if scaled else None,
     )
 
 
@@ -79,11 +78,19 @@ def read_config(file: GgufFile) -> LlamaConfig:
         max_model_len=file.integer("llama.context_length"),
         rope_theta=file.number("llama.rope.freq_base", 10_000.0),
         rms_norm_eps=file.number("llama.attention.layer_norm_rms_epsilon"),
+        rope_scaling=_rope_scaling(file),
     )
     rotated = file.integer("llama.rope.dimension_count", config.head_dim)
     if rotated != config.head_dim:
         raise ModelUnsupported(f"rotary positions over {rotated} of {config.head_dim} dimensions")
     return config
+
+
+def _rope_scaling(file: GgufFile) -> RopeScaling | None:
+    name = "rope_freqs.weight"
+    if name not in file.tensor_names:
+        return None
+    return DividedFrequencies(tuple(float(divisor) for divisor in file.tensor(name)))
 
 
 def _refuse_features(file: GgufFile) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 
@@ -12,10 +10,8 @@ from fleetward_api.admin import ModelState
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.cpu_threads import usable_cpus
 from fleetward_engine.engine import Engine
-from fleetward_engine.errors import ConfigInvalid, EngineError, ModelUnavailable, one_line
-from fleetward_engine.gguf_file import GgufFile
-from fleetward_engine.gguf_loader import load_llama
-from fleetward_engine.gguf_tokenizer import GgufTokenizer, chat_template_digest, tokenizer_digest
+from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.loading import load_model
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.torch_runner import TorchRunner, kv_shape
@@ -34,45 +30,20 @@ def build_torch_engine(
     torch.set_num_threads(usable_cpus())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = choose_dtype(config.dtype, device)
-    with naming(resolved.path):
-        file = GgufFile(resolved.path)
-        tokenizer = GgufTokenizer(file)
-        model = load_llama(file, dtype=dtype, device=device)
+    loaded = load_model(resolved, dtype=dtype, device=device)
+    model = loaded.model
     runner = TorchRunner(
         model, num_blocks=count_blocks(config, model), block_size=config.block_size
     )
     state = ModelState(
         model_digest=resolved.model_digest,
-        tokenizer_digest=tokenizer_digest(file),
-        chat_template_digest=chat_template_digest(file),
+        tokenizer_digest=loaded.tokenizer_digest,
+        chat_template_digest=loaded.chat_template_digest,
         engine_version=engine_version(),
         kv_layout=runner.kv_layout,
         runner="torch",
     )
-    return Engine(config, runner, tokenizer, clock), state
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Have every fault of loading name the file, in one line.
-
-    Raises:
-        ModelUnsupported: what the file asks for has no code here.
-        ModelUnavailable: it can't be read, or its parts don't fit together.
-    """
-    try:
-        yield
-    except EngineError as fault:
-        if str(path) in str(fault):
-            raise
-        raise type(fault)(f"{path}: {fault}") from fault
-    except MemoryError as fault:
-        raise ModelUnavailable(f"{path} needs more memory than there is: give more") from fault
-    # A damaged file may hold any number anywhere: what comes of it has no list.
-    except Exception as fault:
-        raise ModelUnavailable(
-            f"{path} can't be loaded, fetch it again and pin its digest: {one_line(fault)}"
-        ) from fault
+    return Engine(config, runner, loaded.tokenizer, clock), state
 
 
 def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:

@@ -9,6 +9,7 @@ import torch
 from fleetward_engine.attention import KvShape, PagedAttention, PagedKv
 from fleetward_engine.model_runner import Sampled, StepInput
 from fleetward_engine.models.llama import Llama
+from fleetward_engine.models.rope import rope_layout
 from fleetward_engine.sampler import sample
 
 
@@ -43,9 +44,10 @@ class TorchRunner:
         """See `ModelRunner`: every constant that shapes a key or value."""
         shape, config = self._kv.shape, self._model.config
         dtype = str(self._model.dtype).removeprefix("torch.")
+        rope = rope_layout(config.rope_theta, config.rope_scaling)
         return (
             f"torch/{dtype}/block={self.block_size}/layers={shape.num_layers}"
-            f"/kv={shape.num_kv_heads}x{shape.head_dim}/rope={config.rope_theta!r}/window=none"
+            f"/kv={shape.num_kv_heads}x{shape.head_dim}/rope={rope}/window=none"
         )
 
     @torch.inference_mode()

@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import pytest
 
 from e2e.chaos.scale import is_full
 from fleetward_engine.server.process import EXIT_NOT_LOADED, TELL_S
+from tests.support.checkpoints import make_config, make_weights, write_checkpoint
 from tests.support.free_port import free_port
 from tests.support.gguf_files import tokenizer_metadata, write
 
+CHECKPOINT = "checkpoint"
+SHARD = f"{CHECKPOINT}/model-00002-of-00002.safetensors"
 AT_ONCE = 2
 """Each process loads torch."""
 ENDS_WITHIN_S = TELL_S[EXIT_NOT_LOADED] + 15.0
@@ -30,13 +34,25 @@ AS_PODS_RUN = ("setpriv", "--bounding-set", READS_ALL) if os.getuid() == 0 else 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is done to a folder with a good `m.gguf`; which path and advice the words must hold."""
+    """What is done to a folder with a good `m.gguf`; which path and advice the words must hold.
+
+    With `source` "checkpoint" that folder holds a good checkpoint instead.
+    """
 
     name: str
-    do: Callable[[Path], None]
+    do: Callable[[Path], object]
     words: tuple[str, ...]
     source: str = "m.gguf"
     flags: tuple[str, ...] = field(default=())
+
+    def make(self, folder: Path) -> None:
+        """Write the model and do the damage."""
+        if self.source == CHECKPOINT:
+            config = make_config()
+            write_checkpoint(folder / CHECKPOINT, config, make_weights(config), shards=2)
+        else:
+            write(folder / "m.gguf", metadata=tokenizer_metadata())
+        self.do(folder)
 
 
 def truncate(folder: Path) -> None:
@@ -66,6 +82,12 @@ def nothing(folder: Path) -> None:
     del folder
 
 
+def link_out(folder: Path) -> None:
+    inside = folder / CHECKPOINT / "config.json"
+    inside.rename(folder / "config.json")
+    inside.symlink_to(folder / "config.json")
+
+
 def another_architecture(folder: Path) -> None:
     write(folder / "m.gguf", architecture="mamba", metadata=tokenizer_metadata())
 
@@ -87,6 +109,24 @@ DAMAGES = (
     Damage("folder", a_folder_in_its_place, ("m.gguf", "exactly one .gguf file")),
     Damage("folder in it", a_folder_in_its_place, ("m.gguf is a folder", "name"), source=""),
     Damage("no code", another_architecture, ("m.gguf", "architecture 'mamba'", "only 'llama'")),
+    Damage(
+        "shard missing",
+        lambda folder: (folder / SHARD).unlink(),
+        (SHARD, "is missing", "index.json names it", "fetch it again"),
+        source=CHECKPOINT,
+    ),
+    Damage(
+        "header bomb",
+        lambda folder: (folder / SHARD).write_bytes(b"\xff" * 8),
+        (SHARD, "claims a header of", "fetch it again"),
+        source=CHECKPOINT,
+    ),
+    Damage(
+        "link out of the folder",
+        link_out,
+        (f"{CHECKPOINT}/config.json is a link to", "put the file itself there"),
+        source=CHECKPOINT,
+    ),
 )
 
 
@@ -154,12 +194,11 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_ends_the_process(tmp_pa
     async def case(number: int, damage: Damage) -> Story:
         folder = tmp_path / str(number)
         folder.mkdir()
-        write(folder / "m.gguf", metadata=tokenizer_metadata())
-        damage.do(folder)
+        damage.make(folder)
         async with running:
             return await start(folder, damage)
 
-    damages = DAMAGES if is_full() else DAMAGES[:2]
+    damages = DAMAGES if is_full() else (DAMAGES[1], DAMAGES[-1])
     stories = await asyncio.gather(*(case(*each) for each in enumerate(damages)))
     for number, (damage, story) in enumerate(zip(damages, stories, strict=True)):
         about = (damage.name, story)
@@ -174,7 +213,9 @@ async def test_a_model_that_cannot_be_loaded_is_told_and_ends_the_process(tmp_pa
         assert damage.words[-1] in story.told.replace('\\"', '"'), about
 
 
-async def test_the_same_file_unharmed_is_served(tmp_path: Path) -> None:
-    write(tmp_path / "m.gguf", metadata=tokenizer_metadata())
-    story = await start(tmp_path, Damage("none", nothing, ()))
+@pytest.mark.parametrize("source", ["m.gguf", CHECKPOINT])
+async def test_the_same_files_unharmed_are_served(tmp_path: Path, source: str) -> None:
+    damage = Damage("none", nothing, (), source=source)
+    damage.make(tmp_path)
+    story = await start(tmp_path, damage)
     assert 200 in story.ready, story

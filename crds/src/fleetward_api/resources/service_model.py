@@ -34,11 +34,14 @@ class ModelSpec(ApiModel):
     """Further ids for the same model."""
     source: Annotated[str, Field(max_length=512, pattern=r"^[a-z0-9]+://[A-Za-z0-9@._~:/+=-]+$")]
     """Where the model lies: `package://DISTRIBUTION` (an installed Python package that holds one
-    GGUF file), `file:///PATH` inside the engine image, or `pvc://CLAIM/PATH`, a volume claim in the
-    service's namespace, mounted read-only."""
+    model), `file:///PATH` inside the engine image, or `pvc://CLAIM/PATH`, a volume claim in the
+    service's namespace, mounted read-only. A model is a GGUF file, or the folder of a Hugging Face
+    checkpoint: safetensors, config.json and tokenizer.json of the Llama, Mistral or Qwen2
+    architecture. Pickled weights are never loaded."""
     digest: Digest | None = None
-    """Pins the weights: the engine refuses a file whose SHA-256 differs. The digest found always
-    stands in the status."""
+    """Pins the weights: the engine refuses a model whose digest differs. It is the SHA-256 of the
+    GGUF file; of a checkpoint, that of what `sha256sum` prints for its config.json and safetensors
+    files in the order of their names. The digest found always stands in the status."""
 
     rules = (
         Rule(

@@ -11,26 +11,27 @@ _PACKED_FOR_ROWS = 8
 
 
 class Linear:
-    """y = x Wᵀ without bias. x: [rows, in], W: [out, in], y: [rows, out].
+    """y = x Wᵀ + b. x: [rows, in], W: [out, in], b: [out] or None, y: [rows, out].
 
     bfloat16 weights on a CPU with oneDNN are laid out once: the ordinary call would lay them out
     anew at each call, which costs as much as the product itself in a decode step.
     """
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._packed = _can_pack(weight)
         self._weight = (
             torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR_ROWS)  # noqa: SLF001
             if self._packed
             else weight
         )
+        self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """Multiply; see the class for shapes."""
         if not self._packed:
-            return linear(x, self._weight)
+            return linear(x, self._weight, self._bias)
         y: Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001
-            x, self._weight, None, "none", [], ""
+            x, self._weight, self._bias, "none", [], ""
         )
         return y
 

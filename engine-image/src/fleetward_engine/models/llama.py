@@ -1,7 +1,8 @@
 """The llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
 After "LLaMA: Open and Efficient Foundation Language Models" (2302.13971), with grouped-query
-attention (2305.13245) and rotary embeddings (2104.09864) in the half-rotated form.
+attention (2305.13245) and rotary embeddings (2104.09864) in the half-rotated form. Mistral and
+Qwen2 are of it: they differ in biases and constants alone.
 Shapes in comments: T tokens of a step, H query heads, K key-value heads, D head dim, E hidden.
 """
 
@@ -15,11 +16,12 @@ from torch.nn.functional import rms_norm, silu
 
 from fleetward_engine.attention import PagedAttention
 from fleetward_engine.models.linear import Linear
+from fleetward_engine.models.rope import RopeScaling, rope_frequencies, rope_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaConfig:
-    """Sizes and constants of one model."""
+    """Sizes and constants of one model; `rope_scaling` None leaves the frequencies as they are."""
 
     num_layers: int
     hidden_size: int
@@ -30,6 +32,7 @@ class LlamaConfig:
     max_model_len: int
     rope_theta: float
     rms_norm_eps: float
+    rope_scaling: RopeScaling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class LlamaLayer:
 
 
 class Llama:
-    """A model ready to run; `rope_factors` [D / 2] divide the frequencies, where it has them."""
+    """A model ready to run."""
 
     def __init__(
         self,
@@ -55,14 +58,14 @@ class Llama:
         layers: list[LlamaLayer],
         final_norm: Tensor,
         lm_head: Linear,
-        rope_factors: Tensor | None = None,
     ) -> None:
         self.config = config
         self._embedding = embedding  # [vocab, E]
         self._layers = layers
         self._final_norm = final_norm  # [E]
         self._lm_head = lm_head
-        cos, sin = rope_tables(config, rope_factors)
+        frequencies = rope_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+        cos, sin = rope_tables(frequencies, config.max_model_len)
         self._cos = cos.to(embedding)  # [max_model_len, 1, D]
         self._sin = sin.to(embedding)
 
@@ -107,18 +110,3 @@ class Llama:
         swapped = qk.roll(config.head_dim // 2, dims=-1)  # halves of D exchanged
         # Each product rounds by itself, as in the code these models were trained with.
         qk.mul_(cos).add_(swapped.mul_(sin))
-
-
-def rope_tables(config: LlamaConfig, factors: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines of every position, [max_model_len, 1, D] in float32.
-
-    Angles are float32 products, as in the code these models were trained with: exact angles would
-    differ from theirs at large positions. The first half of D carries -sin, the second +sin.
-    """
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-    frequencies = 1.0 / config.rope_theta**exponents  # [D / 2]
-    if factors is not None:
-        frequencies = frequencies / factors.float()
-    angles = torch.outer(torch.arange(config.max_model_len, dtype=torch.float32), frequencies)
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((cos, cos), -1).unsqueeze(1), torch.cat((-sin, sin), -1).unsqueeze(1)
