@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetward_api.bundle import PolicyBundle
 from fleetward_api.floors import Floors, merge_floors
-from fleetward_operator.edges.fleet import Fleet
+from fleetward_operator.edges.floors_store import FloorsStore
 from fleetward_operator.edges.release_keys import Epoch, SecretStore
 from fleetward_operator.edges.store import Store
 from fleetward_operator.manifests.bundle import BUNDLE_KEY
@@ -36,27 +36,34 @@ def still_told(store: Store) -> Told:
     return Told(floors, epoch)
 
 
+async def begin(floors: FloorsStore, secrets: SecretStore, store: Store) -> Epoch:
+    """Have floors and an epoch; the epoch in force.
+
+    Without an epoch nothing can have been cached, so floors may begin first. A start that ends
+    between the two leaves floors without an epoch, which cannot pass for floors that were lost.
+    """
+    epoch = await secrets.find_epoch()
+    epoch = await settle_floors(floors, secrets, store, epoch) or epoch
+    # An epoch's number never comes back with another secret, even when its Secret was lost.
+    return epoch or await secrets.make_epoch(above=still_told(store).epoch)
+
+
 async def settle_floors(
-    fleet: Fleet, secrets: SecretStore, *, fresh_epoch: bool
-) -> tuple[Epoch, bool]:
-    """Have floors in the API server; the epoch in force, and whether it was rotated for that.
+    floors: FloorsStore, secrets: SecretStore, store: Store, epoch: Epoch | None
+) -> Epoch | None:
+    """Have floors in the API server; the epoch that took the place of `epoch` for that, if any.
 
     Floors that are gone could have been any number, so nothing made under the old epoch may be
     reached again: the epoch is rotated first, then floors begin above all that anyone still tells.
-
-    Args:
-        fleet: the fleet.
-        secrets: where the epoch's Secret is kept.
-        fresh_epoch: the epoch was made just now, so that nothing can have been made under it.
     """
-    if await fleet.floors.read() is not None:
-        return fleet.epoch, False
-    epoch = fleet.epoch if fresh_epoch else await secrets.rotate_epoch(fleet.epoch)
-    told = still_told(fleet.store).floors
+    if await floors.read() is not None:
+        return None
+    rotated = None if epoch is None else await secrets.rotate_epoch(epoch)
+    told = still_told(store).floors
     known = told != Floors()
     first = told.model_copy(update={"version": told.version + 1}) if known else Floors()
-    await fleet.floors.start_over(first)
-    return epoch, not fresh_epoch
+    await floors.start_over(first)
+    return rotated
 
 
 def _raised_by(purge: Mapping[str, Any]) -> Floors:

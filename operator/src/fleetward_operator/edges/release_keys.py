@@ -120,15 +120,14 @@ class SecretStore:
         signing, overlap = _gateway_keys_of(gateway)
         return replace(known, gateway=signing, gateway_overlap=overlap)
 
-    async def epoch(self, *, above: int = 0) -> tuple[Epoch, bool]:
-        """The cache epoch, and whether it was made just now, as the number after `above`."""
-        made: list[bool] = []
+    async def find_epoch(self) -> Epoch | None:
+        """The cache epoch; None where none was ever made, or its Secret is gone."""
+        found = await self._get(EPOCH_SECRET)
+        return None if found is None else _epoch_of(found)
 
-        def fresh() -> dict[str, bytes]:
-            made.append(True)
-            return self._epoch_data(above + 1)
-
-        return _epoch_of(await self._ensure(EPOCH_SECRET, fresh)), bool(made)
+    async def make_epoch(self, *, above: int = 0) -> Epoch:
+        """The cache epoch, made as the number after `above` unless somebody made one meanwhile."""
+        return _epoch_of(await self._ensure(EPOCH_SECRET, lambda: self._epoch_data(above + 1)))
 
     async def rotate_epoch(self, epoch: Epoch) -> Epoch:
         """The next epoch. A 409 (`KubeError.conflict`) says that someone else rotated it."""
@@ -137,18 +136,26 @@ class SecretStore:
         return _epoch_of(await self._writer.replace(manifest, manager=KEYS))
 
     async def _ensure(self, name: str, make: Callable[[], dict[str, bytes]]) -> dict[str, Any]:
-        path = object_path("Secret", self._namespace, name)
-        try:
-            return await self._client.request("GET", path)
-        except KubeError as error:
-            if not error.not_found:
-                raise
+        found = await self._get(name)
+        if found is not None:
+            return found
         try:
             return await self._writer.create(self._manifest(name, make()), manager=KEYS)
         except KubeError as error:
             if not error.conflict:
                 raise
-        return await self._client.request("GET", path)
+        return await self._client.request("GET", self._path(name))
+
+    async def _get(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.request("GET", self._path(name))
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+    def _path(self, name: str) -> str:
+        return object_path("Secret", self._namespace, name)
 
     def _manifest(self, name: str, data: dict[str, bytes]) -> dict[str, Any]:
         return {

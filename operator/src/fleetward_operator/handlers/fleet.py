@@ -35,10 +35,11 @@ async def reconcile_fleet(op: Operator, _key: str) -> float | None:
 
 
 async def _keep_floors(op: Operator) -> None:
-    epoch, rotated = await settle_floors(op.fleet, op.secrets, fresh_epoch=False)
-    if not rotated:
+    fleet = op.fleet
+    epoch = await settle_floors(fleet.floors, op.secrets, fleet.store, fleet.epoch)
+    if epoch is None:
         return
-    op.fleet.epoch = epoch
+    fleet.epoch = epoch
     key = f"{op.settings.identity.namespace}/{FLOORS}"
     item = op.store.get("ConfigMap", key)
     if item is not None:

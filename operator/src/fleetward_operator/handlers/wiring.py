@@ -10,7 +10,7 @@ import uuid
 
 from fleetward_kube import KubeClient
 from fleetward_operator.core.observed import ServiceConfig
-from fleetward_operator.edges.bootstrap import settle_floors, still_told
+from fleetward_operator.edges.bootstrap import begin
 from fleetward_operator.edges.bundles import EngineWords
 from fleetward_operator.edges.catalog import Catalog
 from fleetward_operator.edges.events import EventRecorder
@@ -62,16 +62,9 @@ async def build_operator(
     namespace, timeout_s = settings.identity.namespace, settings.timings.request_timeout
     secret_store = SecretStore(client, writer, namespace=namespace, entropy=os.urandom)
     keys = await secret_store.release_keys()
-    # An epoch's number never comes back with another secret, even when its Secret was lost.
-    epoch, fresh = await secret_store.epoch(above=still_told(store).epoch)
-    fleet = Fleet(
-        store=store,
-        catalog=catalog,
-        floors=FloorsStore(client, writer, namespace=namespace),
-        keys=keys,
-        epoch=epoch,
-    )
-    fleet.epoch, _ = await settle_floors(fleet, secret_store, fresh_epoch=fresh)
+    floors = FloorsStore(client, writer, namespace=namespace)
+    epoch = await begin(floors, secret_store, store)
+    fleet = Fleet(store=store, catalog=catalog, floors=floors, keys=keys, epoch=epoch)
     calls = MemberClient(
         key=keys.signing,
         wall=clock.wall,
