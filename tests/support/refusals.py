@@ -100,8 +100,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
             "spec.retention.classes store other than None or Device",
         ),
         ("eviction.policy", "Priority", "spec.eviction.policy other than LRU"),
-        ("eviction.protectedSharePercent", 10, ""),
-        ("quota", {"maxSharePercent": 50}, ""),
         ("tiers", {"host": {"size": "1Gi"}}, ""),
         ("saltRotation", "24h", ""),
         ("deletion.onPermissionChange", "Purge", ""),
@@ -182,6 +180,12 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
     Refusal(CachePolicy, "retention.idleTTL", "25h", "is above spec.retention.maxTTL"),
     Refusal(CachePolicy, "retention.idleTTL", "0s", "write a duration from"),
     Refusal(CachePolicy, "tiers", {"host": {"size": 1}}, "write an amount from 1Mi to 64Ti"),
+    Refusal(
+        CachePolicy,
+        "quota",
+        {"maxSharePercent": 60, "guaranteedSharePercent": 41},
+        "exceed 100 together",
+    ),
     Refusal(CachePolicy, "deletion.deadline", "500ms", "write a duration from"),
     Refusal(CachePurge, "serviceSelector.matchLabels", {"-": "a"}, "write label keys such as"),
     Refusal(

@@ -139,7 +139,10 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
         retention=optional(
             idleTTL=durations, maxTTL=durations, classes=st.lists(classes, max_size=3)
         ),
-        eviction=st.just({"policy": "LRU"}),
+        eviction=optional(policy=st.just("LRU"), protectedSharePercent=st.integers(0, 100)),
+        quota=optional(
+            maxSharePercent=st.integers(1, 100), guaranteedSharePercent=st.integers(0, 100)
+        ),
         deletion=optional(
             scrub=st.booleans(),
             deadline=durations,

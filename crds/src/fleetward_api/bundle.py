@@ -6,9 +6,15 @@ The operator pushes it with a generation that only grows; a member answers with 
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from fleetward_api.canonical import (
     AnswerModel,
@@ -28,6 +34,8 @@ Store = Literal["None", "Device", "DeviceAndHost"]
 InFlight = Literal["Finish", "Abort"]
 Isolation = Literal["Tenant", "User", "Session"]
 PermissionScopes = Literal["Include", "Ignore"]
+EvictionPolicy = Literal["LRU", "Priority"]
+Percent = Annotated[int, Field(ge=0, le=100, strict=True)]
 WireVersion = Annotated[int, Field(ge=1, le=65535, strict=True)]
 
 
@@ -54,6 +62,27 @@ class Deletion(WireModel):
     in_flight: InFlight = "Finish"
 
 
+class Eviction(WireModel):
+    """Which cached blocks go first, and the part of a tenant's limit kept for reused ones."""
+
+    policy: EvictionPolicy = "LRU"
+    protected_share_percent: Percent = 0
+
+
+class Quota(WireModel):
+    """Shares of each engine's blocks per tenant: the most, and what others can't take."""
+
+    max_share_percent: Annotated[Percent, Field(ge=1)] = 100
+    guaranteed_share_percent: Percent = 0
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Quota:
+        together = self.max_share_percent + self.guaranteed_share_percent
+        if self.guaranteed_share_percent and together > 100:  # noqa: PLR2004 - percent
+            raise ValueError("the largest and the guaranteed share exceed 100 percent together")
+        return self
+
+
 class ServiceRef(WireModel):
     """The `InferenceService` that a bundle is for."""
 
@@ -62,8 +91,15 @@ class ServiceRef(WireModel):
     uid: Name
 
 
+_LATER_PARTS: Final = ("eviction", "quota")
+"""Parts of a bundle that were added after its first release."""
+
+
 class PolicyBundle(WireModel):
     """Everything an engine needs to know of policy; never a secret.
+
+    A later part that says no more than its default is left out of the written form, so that an
+    engine from before it goes on reading bundles; one that asks for more is refused there.
 
     Attributes:
         generation: grows whenever `content_digest` changes.
@@ -81,7 +117,17 @@ class PolicyBundle(WireModel):
     permission_scopes: PermissionScopes = "Include"
     retention: Retention = Retention()
     deletion: Deletion = Deletion()
+    eviction: Eviction = Eviction()
+    quota: Quota = Quota()
     floors: Floors = Floors()
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_says_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for part in _LATER_PARTS:
+            if getattr(self, part) == type(self).model_fields[part].default:
+                del written[part]
+        return written
 
     @property
     def digest(self) -> str:

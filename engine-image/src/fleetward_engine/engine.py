@@ -231,6 +231,8 @@ class Engine:
         Requests that can't fit into the new largest share any more end with an error in the next
         `step`; the others of a tenant above it are preempted when they need another block.
         """
+        if rules == self._kv_cache.pool.accounts.rules:
+            return
         self._kv_cache.set_share_rules(rules)
         limit = self._kv_cache.max_request_tokens
         for generation in list(self._generations.values()):

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from fleetward_api.tenant_label import TenantLabel
 
 _PREFIX: Final = "fleetward_gateway"
 _BUCKETS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
     *(10.0, 30.0, 60.0, 120.0, 300.0),
 )
-MAX_TENANT_LABELS: Final = 100
-OTHER: Final = "other"
-
-
-class TenantLabel:
-    """Tenant names as label values, bounded: those beyond the first hundred share a few buckets.
-
-    A bucket keeps one tenant's burst recognisable without a time series for each tenant.
-    """
-
-    def __init__(self, limit: int = MAX_TENANT_LABELS) -> None:
-        self._limit = limit
-        self._named: set[str] = set()
-
-    def of(self, tenant: str) -> str:
-        """The label value of a tenant; "" stays "" (nobody was authenticated)."""
-        if not tenant or tenant in self._named:
-            return tenant
-        if len(self._named) < self._limit:
-            self._named.add(tenant)
-            return tenant
-        return f"{OTHER}-{hashlib.sha256(tenant.encode()).digest()[0] % 8}"
 
 
 class Metrics:

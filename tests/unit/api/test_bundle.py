@@ -14,8 +14,10 @@ from fleetward_api.bundle import (
     BundlePush,
     Deletion,
     EpochSecret,
+    Eviction,
     GatewayBundle,
     PolicyBundle,
+    Quota,
     Retention,
     RetentionClass,
     ServiceRef,
@@ -44,6 +46,8 @@ def test_the_contents_have_a_digest_apart_from_the_generation() -> None:
         {"policy_generation": 2},
         {"retention": Retention(classes={"short": RetentionClass(idle_ttl_ms=1)})},
         {"deletion": Deletion(scrub=False)},
+        {"eviction": Eviction(policy="Priority")},
+        {"quota": Quota(max_share_percent=50)},
         {"floors": Floors().raised(Scope("acme"))},
         {"service": SERVICE.model_copy(update={"uid": "uid-2"})},
     ],
@@ -69,6 +73,30 @@ def test_a_bundle_is_written_as_the_contracts_say() -> None:
     assert set(GatewayBundle.of(Floors()).model_dump(by_alias=True)) == {
         *("wireVersion", "generation", "floors"),
     }
+
+
+def test_a_later_part_is_written_only_where_it_says_something() -> None:
+    eviction, quota = Eviction(protected_share_percent=20), Quota(max_share_percent=50)
+    told = BUNDLE.model_copy(update={"eviction": eviction, "quota": quota})
+    written = told.model_dump(by_alias=True)
+    assert written["eviction"] == {"policy": "LRU", "protectedSharePercent": 20}
+    assert written["quota"] == {"maxSharePercent": 50, "guaranteedSharePercent": 0}
+    for push in (BundlePush(bundle=told), BundlePush(bundle=BUNDLE)):
+        assert parse_model(BundlePush, canonical_bytes(push)) == push
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"maxSharePercent": 0},
+        {"maxSharePercent": 101},
+        {"guaranteedSharePercent": 1},
+        {"maxSharePercent": 60, "guaranteedSharePercent": 41},
+    ],
+)
+def test_shares_that_contradict_each_other_are_no_quota(values: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        Quota.model_validate(values)
 
 
 def test_a_gateways_generation_is_the_version_of_its_floors() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetward_gateway.metrics import MAX_TENANT_LABELS, TenantLabel
+from fleetward_api.tenant_label import MAX_TENANT_LABELS, TenantLabel
 from fleetward_gateway.problem import Problem, bounded_retry_after
 from fleetward_gateway.settings import Bounds, SettingsInvalid, read_settings
 

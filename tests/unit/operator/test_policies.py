@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,32 @@ def test_a_bundle_says_what_its_policy_says() -> None:
     assert bundle.retention.classes["short"].idle_ttl_ms == 60_000
     assert (bundle.deletion.scrub, bundle.deletion.in_flight) == (False, "Finish")
     assert bundle.service.uid == "uid-demo"
+
+
+@pytest.mark.parametrize(
+    ("spec", "quota", "eviction"),
+    [
+        ({}, (100, 0), ("LRU", 0)),
+        ({"quota": {}}, (100, 0), ("LRU", 0)),
+        (
+            {
+                "quota": {"maxSharePercent": 60, "guaranteedSharePercent": 20},
+                "eviction": {"protectedSharePercent": 30},
+            },
+            (60, 20),
+            ("LRU", 30),
+        ),
+    ],
+)
+def test_a_bundle_says_who_may_hold_how_much(
+    spec: dict[str, Any], quota: tuple[int, int], eviction: tuple[str, int]
+) -> None:
+    subject = service(cachePolicyRef={"name": "strict"})
+    choice = choose_policy(subject, [policy("strict", **spec)])
+    bundle = bundle_content(subject, choice, fleet=FLEET)
+    told = bundle.quota
+    assert (told.max_share_percent, told.guaranteed_share_percent) == quota
+    assert (bundle.eviction.policy, bundle.eviction.protected_share_percent) == eviction
 
 
 def test_the_built_in_policy_is_the_schemas_defaults() -> None:

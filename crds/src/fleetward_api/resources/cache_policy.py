@@ -11,13 +11,12 @@ from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.condition import Conditions
 from fleetward_api.resources.lists import KeyedBy
 from fleetward_api.resources.policy_content import (
-    EvictionSpec,
     LoggingSpec,
-    QuotaSpec,
     SharedPrefix,
     TelemetrySpec,
     TiersSpec,
 )
+from fleetward_api.resources.policy_shares import EvictionSpec, QuotaSpec
 from fleetward_api.resources.rules import Rule, absent, empty, only
 from fleetward_api.resources.scalars import (
     BigCount,
@@ -158,9 +157,9 @@ class CachePolicySpec(ApiModel):
     retention: RetentionSpec = RetentionSpec()
     """How long blocks are kept."""
     eviction: EvictionSpec = EvictionSpec()
-    """Which blocks go first when the pool is full."""
+    """Which cached blocks go first when there is no room."""
     quota: QuotaSpec | None = None
-    """Shares of the pool per tenant. Not available yet."""
+    """Shares of each engine's KV blocks, per tenant."""
     tiers: TiersSpec | None = None
     """Where blocks go beyond the device. Not available yet."""
     salt_rotation: LongDuration | None = None
@@ -186,7 +185,6 @@ class CachePolicySpec(ApiModel):
             "set it to Ignore; to keep scopes apart, make each a Tenant",
         ),
         empty("shared_prefixes", "spec.sharedPrefixes", "remove them, tenants share nothing"),
-        absent("quota", "spec.quota", "remove it, tenants have no share of their own"),
         absent("tiers", "spec.tiers", "remove it, blocks stay on the device"),
         absent("salt_rotation", "spec.saltRotation", "remove it and create a CachePurge instead"),
     )

@@ -11,8 +11,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
-from fleetward_api.resources.rules import absent, only
-from fleetward_api.resources.scalars import LabelName, MemoryAmount, Percent
+from fleetward_api.resources.rules import only
+from fleetward_api.resources.scalars import LabelName, MemoryAmount
 
 Content: TypeAlias = Literal["None", "Full"]
 
@@ -24,29 +24,6 @@ class SharedPrefix(ApiModel):
     """Name of the prefix."""
     text: Annotated[str, Field(min_length=1, max_length=32_768)]
     """The public text at the start of a prompt."""
-
-
-class EvictionSpec(ApiModel):
-    """Which blocks go first when the pool is full."""
-
-    policy: Literal["LRU", "Priority"] = "LRU"
-    """LRU: the least recently used block goes first. LRU today."""
-    protected_share_percent: Percent | None = None
-    """Part of the pool kept from eviction by newcomers, in percent. Not available yet."""
-
-    rules = (
-        only("policy", "LRU", "spec.eviction.policy", "set it to LRU"),
-        absent("protected_share_percent", "spec.eviction.protectedSharePercent", "remove it"),
-    )
-
-
-class QuotaSpec(ApiModel):
-    """Shares of the pool, per tenant."""
-
-    max_share_percent: Percent | None = None
-    """Most of the pool that one tenant may hold, in percent."""
-    guaranteed_share_percent: Percent | None = None
-    """Part of the pool that others cannot take from a tenant, in percent."""
 
 
 class HostTier(ApiModel):

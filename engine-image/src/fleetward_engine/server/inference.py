@@ -111,7 +111,7 @@ class Inference:
         for prompt in prompts:
             first = ""
             sampling = sampling_params(
-                body, prompt_tokens=len(prompt.token_ids), limits=model.limits
+                body, prompt_tokens=len(prompt.token_ids), limits=model.limits_under(policy)
             )
             for _ in range(count):
                 request = Request(

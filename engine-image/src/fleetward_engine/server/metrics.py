@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.server.kv_metrics import KvCollector
 from fleetward_engine.server.leaks import KINDS
 
 PREFIX = "fleetward_engine_"
@@ -65,6 +66,7 @@ class EngineMetrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_StatsCollector(stats))
+        self.registry.register(KvCollector(stats, prefix=PREFIX))
         self.registry.register(_HeldCollector(held))
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "From arrival to the first token.", _TTFT_BUCKETS

@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetward_api.admin import ModelState
 from fleetward_api.cache_key import ModelFingerprint
 from fleetward_engine.admin.policy import PolicyInForce
+from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import RequestRefused
 from fleetward_engine.factory import fingerprint_of
@@ -40,8 +41,15 @@ class LoadedModel:
     state: ModelState
     fingerprint: ModelFingerprint
     limits: Limits
+    kv_blocks: int
+    block_size: int
     encoder: PromptEncoder
     tokenizer: Tokenizer
+
+    def limits_under(self, policy: PolicyInForce) -> Limits:
+        """What one request may use: the context, as far as its tenant's share of the KV goes."""
+        share = share_rules(policy.bundle).max_blocks(self.kv_blocks) * self.block_size
+        return replace(self.limits, context_tokens=min(self.limits.context_tokens, share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +235,8 @@ def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:
         state=state,
         fingerprint=fingerprint_of(state),
         limits=Limits(context_tokens=context_tokens, vocab_size=tokenizer.vocab_size),
+        kv_blocks=stats.kv_blocks_total,
+        block_size=engine.config.block_size,
         tokenizer=tokenizer,
         encoder=PromptEncoder(
             tokenizer,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fleetward_api.bundle import Deletion, PolicyBundle, Retention, RetentionClass, ServiceRef
+from fleetward_api.bundle import (
+    Deletion,
+    Eviction,
+    PolicyBundle,
+    Quota,
+    Retention,
+    RetentionClass,
+    ServiceRef,
+)
 from fleetward_api.floors import Floors
 from fleetward_api.quantity import parse_duration
 from fleetward_api.resources import CachePolicy, CachePolicySpec, InferenceService
@@ -78,6 +86,8 @@ def bundle_content(
         permission_scopes=spec.permission_scopes,
         retention=_retention(spec),
         deletion=Deletion(scrub=spec.deletion.scrub, in_flight=spec.deletion.in_flight),
+        eviction=_eviction(spec),
+        quota=_quota(spec),
         floors=fleet.floors,
     )
 
@@ -137,6 +147,22 @@ def _retention(spec: CachePolicySpec) -> Retention:
             )
             for one in retention.classes
         },
+    )
+
+
+def _eviction(spec: CachePolicySpec) -> Eviction:
+    eviction = spec.eviction
+    return Eviction(
+        policy=eviction.policy, protected_share_percent=eviction.protected_share_percent or 0
+    )
+
+
+def _quota(spec: CachePolicySpec) -> Quota:
+    if spec.quota is None:
+        return Quota()
+    return Quota(
+        max_share_percent=spec.quota.max_share_percent or 100,
+        guaranteed_share_percent=spec.quota.guaranteed_share_percent or 0,
     )
 
 
