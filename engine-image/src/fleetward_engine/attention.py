@@ -14,65 +14,15 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fleetward_engine.model_runner import StepInput
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvShape:
-    """What one token's KV looks like in each layer."""
-
-    num_layers: int
-    num_kv_heads: int
-    num_heads: int
-    head_dim: int
-    block_size: int
-
-    @property
-    def token_width(self) -> int:
-        """Numbers a token and layer: keys, then values, of all heads."""
-        return 2 * self.num_kv_heads * self.head_dim
-
-    def block_bytes(self, dtype: torch.dtype) -> int:
-        """Bytes of one block over all layers."""
-        return self.num_layers * self.block_size * self.token_width * dtype.itemsize
-
-
-class PagedKv:
-    """The KV memory, [layer, block, slot, 2 K D]: a token's keys and values lie side by side.
-
-    So one row copy writes a token and one row gather reads a block. It starts as zeros and block
-    0 stays so: padding must never read what could be NaN.
-    """
-
-    def __init__(
-        self, shape: KvShape, *, num_blocks: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.shape = shape
-        self.num_blocks = num_blocks
-        size = (shape.num_layers, num_blocks + 1, shape.block_size * shape.token_width)
-        self._data = torch.zeros(size, dtype=dtype, device=device)
-
-    def blocks(self, layer: int) -> Tensor:
-        """One layer as [block, slot * 2 K D]."""
-        return self._data[layer]
-
-    def slots(self, layer: int) -> Tensor:
-        """One layer as [block * slot, 2 K D]."""
-        return self._data[layer].view(-1, self.shape.token_width)
-
-    def zero(self, blocks: Sequence[int]) -> None:
-        """Overwrite blocks in every layer; on a GPU, wait until it is done."""
-        self._data.index_fill_(1, torch.tensor(blocks, device=self._data.device), 0)
-        if self._data.is_cuda:
-            torch.cuda.synchronize(self._data.device)
+from fleetward_engine.paged_kv import PagedKv
 
 
 @dataclass(frozen=True, slots=True)
 class _Prefill:
     start: int  # first token's place in the batch
     end: int
-    seen: int  # S
-    table: Tensor  # [blocks]
-    mask: Tensor | None  # [n, S padded to blocks]; None: nothing cached before, plainly causal
+    table: Tensor  # [blocks], from the first that any of its tokens sees
+    mask: Tensor | None  # [n, S padded to blocks]; None: the row's own tokens, plainly causal
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +33,24 @@ class _Decode:
     mask: Tensor  # [B, 1, 1, S]
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    prefills: list[_Prefill]
+    decode: _Decode | None
+
+
 class PagedAttention:
-    """One step's plan: where to write each token's KV and what each row reads. Made once a step."""
+    """One step's plan: where to write each token's KV and what each row reads. Made once a step.
+
+    Layers that see equally far back share their part of it.
+    """
 
     def __init__(self, kv: PagedKv, step: StepInput, *, dtype: torch.dtype) -> None:
         self._kv = kv
         self._dtype = dtype
-        self._device = kv.blocks(0).device
         self._size = kv.shape.block_size
         self._slots = self._tensor(_slots(step, self._size))
-        starts, ends = step.row_offsets[:-1], step.row_offsets[1:]
-        rows = list(zip(starts, ends, step.block_tables, strict=True))
-        self._prefills = [
-            self._plan_prefill(start, end, step.positions[start], table)
-            for start, end, table in rows
-            if end - start > 1
-        ]
-        decodes = [(start, table) for start, end, table in rows if end - start == 1]
-        self._decode = self._plan_decode(decodes, step) if decodes else None
+        self._plans = {window: self._plan(step, window) for window in set(kv.shape.windows)}
 
     def __call__(self, layer: int, qkv: Tensor) -> Tensor:
         """Write the step's keys and values, then attend.
@@ -108,22 +58,23 @@ class PagedAttention:
         `qkv` is [T, (G K + 2 K) D]: rotated queries and keys, then values; returns [T, G K D].
         """
         shape = self._kv.shape
+        plan = self._plans[shape.windows[layer]]
         width = shape.num_heads * shape.head_dim
-        self._kv.slots(layer).index_copy_(0, self._slots, qkv[:, width:])
-        if self._decode is not None and self._decode.tokens is None:
-            return self._run_decode(layer, qkv[:, :width], self._decode)
+        self._kv.write(layer, self._slots, qkv[:, width:])
+        if plan.decode is not None and plan.decode.tokens is None:
+            return self._run_decode(layer, qkv[:, :width], plan.decode)
         out = qkv.new_empty(qkv.shape[0], width)
-        for prefill in self._prefills:
+        for prefill in plan.prefills:
             out[prefill.start : prefill.end] = self._run_prefill(layer, qkv, prefill)
-        if self._decode is not None and self._decode.tokens is not None:
-            tokens = self._decode.tokens
-            out[tokens] = self._run_decode(layer, qkv[tokens, :width], self._decode)
+        if plan.decode is not None and plan.decode.tokens is not None:
+            tokens = plan.decode.tokens
+            out[tokens] = self._run_decode(layer, qkv[tokens, :width], plan.decode)
         return out
 
     def _run_decode(self, layer: int, q: Tensor, plan: _Decode) -> Tensor:
         shape = self._kv.shape
-        pages = self._kv.blocks(layer).index_select(0, plan.table)
-        kv = pages.view(plan.rows, -1, 2, shape.num_kv_heads, shape.head_dim)  # [B, S, 2, K, D]
+        kv = self._kv.read(layer, plan.table)
+        kv = kv.view(plan.rows, -1, 2, shape.num_kv_heads, shape.head_dim)  # [B, S, 2, K, D]
         # The query heads of one key-value head act as positions of one head: no repeated KV.
         q = q.reshape(plan.rows, shape.num_kv_heads, -1, shape.head_dim)  # [B, K, G, D]
         k, v = kv[:, :, 0].transpose(1, 2), kv[:, :, 1].transpose(1, 2)  # [B, K, S, D]
@@ -138,9 +89,9 @@ class PagedAttention:
         )
         if plan.mask is None:
             kv = heads[:, shape.num_heads :]  # S = n
+            kv = kv.reshape(-1, 2, shape.num_kv_heads, shape.head_dim)  # [S, 2, K, D]
         else:
-            kv = self._kv.blocks(layer).index_select(0, plan.table)
-        kv = kv.reshape(-1, 2, shape.num_kv_heads, shape.head_dim)  # [S, 2, K, D]
+            kv = self._kv.read(layer, plan.table)
         k, v = (kv[:, part].transpose(0, 1).unsqueeze(1) for part in (0, 1))  # [K, 1, S, D]
         group = (-1, q.shape[2], -1, -1)
         out = scaled_dot_product_attention(
@@ -152,34 +103,65 @@ class PagedAttention:
         )
         return out.permute(2, 0, 1, 3).reshape(plan.end - plan.start, -1)
 
-    def _plan_prefill(self, start: int, end: int, first: int, table: Sequence[int]) -> _Prefill:
-        seen = first + end - start
-        blocks = table[: -(-seen // self._size)]
+    def _plan(self, step: StepInput, window: int | None) -> _Plan:
+        starts, ends = step.row_offsets[:-1], step.row_offsets[1:]
+        rows = list(zip(starts, ends, step.block_tables, strict=True))
+        prefills = [
+            self._plan_prefill((start, end), step.positions[start], table, window)
+            for start, end, table in rows
+            if end - start > 1
+        ]
+        decodes = [(start, table) for start, end, table in rows if end - start == 1]
+        return _Plan(prefills, self._plan_decode(decodes, step, window) if decodes else None)
+
+    def _plan_prefill(
+        self, span: tuple[int, int], first: int, table: Sequence[int], window: int | None
+    ) -> _Prefill:
+        seen = first + span[1] - span[0]  # S
+        skipped = _first_seen(first, window) // self._size
+        blocks = table[skipped : -(-seen // self._size)]
         mask = None
-        if first > 0:
-            keys = torch.arange(len(blocks) * self._size, device=self._device)
-            queries = torch.arange(first, seen, device=self._device)
-            mask = self._mask(keys[None, :] <= queries[:, None])
-        return _Prefill(start, end, seen, self._tensor(blocks), mask)
+        if first > 0 or (window is not None and seen > window):
+            keys = torch.arange(len(blocks) * self._size, device=self._kv.device)
+            keys = keys[None, :] + skipped * self._size
+            queries = torch.arange(first, seen, device=self._kv.device)[:, None]
+            allowed = keys <= queries
+            if window is not None:
+                allowed &= keys > queries - window
+            mask = self._mask(allowed)
+        return _Prefill(*span, self._tensor(blocks), mask)
 
     def _plan_decode(
-        self, decodes: Sequence[tuple[int, Sequence[int]]], step: StepInput
+        self, decodes: Sequence[tuple[int, Sequence[int]]], step: StepInput, window: int | None
     ) -> _Decode:
-        lengths = [step.positions[start] + 1 for start, _ in decodes]
-        width = -(-max(lengths) // self._size)
-        padded = [[*table[:width], *[0] * (width - len(table))] for _, table in decodes]
-        keys = torch.arange(width * self._size, device=self._device)
-        mask = self._mask(keys[None, :] < self._tensor(lengths)[:, None])[:, None, None, :]
+        last = [step.positions[start] for start, _ in decodes]
+        first = [_first_seen(position, window) for position in last]
+        skipped = [position // self._size for position in first]
+        width = max(end // self._size + 1 - gone for end, gone in zip(last, skipped, strict=True))
+        tables = [
+            table[gone : gone + width] for (_, table), gone in zip(decodes, skipped, strict=True)
+        ]
+        padded = [[*table, *[0] * (width - len(table))] for table in tables]
+        keys = torch.arange(width * self._size, device=self._kv.device)[None, :]
+        keys = keys + self._tensor(skipped)[:, None] * self._size
+        allowed = keys <= self._tensor(last)[:, None]
+        if window is not None:
+            allowed &= keys >= self._tensor(first)[:, None]
         alone = len(decodes) == len(step.token_ids)
         tokens = None if alone else self._tensor([start for start, _ in decodes])
+        mask = self._mask(allowed)[:, None, None, :]
         return _Decode(tokens, len(decodes), self._tensor(padded).view(-1), mask)
 
     def _mask(self, allowed: Tensor) -> Tensor:
-        zeros = torch.zeros(allowed.shape, dtype=self._dtype, device=self._device)
+        zeros = torch.zeros(allowed.shape, dtype=self._dtype, device=self._kv.device)
         return zeros.masked_fill_(~allowed, float("-inf"))
 
     def _tensor(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self._device)
+        return torch.tensor(values, dtype=torch.int64, device=self._kv.device)
+
+
+def _first_seen(position: int, window: int | None) -> int:
+    return 0 if window is None else max(0, position + 1 - window)
 
 
 def _slots(step: StepInput, size: int) -> list[int]:

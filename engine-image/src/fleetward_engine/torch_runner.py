@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from fleetward_engine.attention import KvShape, PagedAttention, PagedKv
+from fleetward_engine.attention import PagedAttention
 from fleetward_engine.model_runner import Sampled, StepInput
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.models.rope import rope_layout
+from fleetward_engine.paged_kv import KvShape, PagedKv
 from fleetward_engine.sampler import sample
 
 
@@ -45,9 +46,11 @@ class TorchRunner:
         shape, config = self._kv.shape, self._model.config
         dtype = str(self._model.dtype).removeprefix("torch.")
         rope = rope_layout(config.rope_theta, config.rope_scaling)
+        # Which layer has which window is fixed by the model's digest, which stands beside this.
+        window = "+".join(sorted({str(window or "none") for window in shape.windows}))
         return (
             f"torch/{dtype}/block={self.block_size}/layers={shape.num_layers}"
-            f"/kv={shape.num_kv_heads}x{shape.head_dim}/rope={rope}/window=none"
+            f"/kv={shape.num_kv_heads}x{shape.head_dim}/rope={rope}/window={window}"
         )
 
     @torch.inference_mode()
@@ -77,9 +80,9 @@ def kv_shape(model: Llama, block_size: int) -> KvShape:
     """The KV shape of a model."""
     config = model.config
     return KvShape(
-        num_layers=config.num_layers,
         num_kv_heads=config.num_kv_heads,
         num_heads=config.num_heads,
         head_dim=config.head_dim,
         block_size=block_size,
+        windows=config.windows or (None,) * config.num_layers,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleetward_engine.hf.json_file import JsonObject
-from fleetward_engine.hf.windows import refuse_windows
+from fleetward_engine.hf.windows import read_windows
 from fleetward_engine.models.llama import LlamaConfig
 from fleetward_engine.models.rope import LinearScaling, Llama3Scaling, RopeScaling
 
@@ -21,19 +21,20 @@ _DEFAULT_THETA = 10_000.0
 class _Architecture:
     """How one architecture departs from the family; None is what the config says.
 
-    `window` is what a config means that says nothing of a sliding window. With `window_optional`
-    there is one only where `use_sliding_window` says so.
+    `slides` says whether it knows sliding windows; `window` is what a config means that says
+    nothing of them. With `window_optional` there is one only where `use_sliding_window` says so.
     """
 
     qkv_bias: bool | None = False
     output_bias: bool | None = False
     mlp_bias: bool | None = False
+    slides: bool = True
     window: int | None = None
     window_optional: bool = False
 
 
 _ARCHITECTURES: Mapping[str, _Architecture] = {
-    "LlamaForCausalLM": _Architecture(qkv_bias=None, output_bias=None, mlp_bias=None),
+    "LlamaForCausalLM": _Architecture(qkv_bias=None, output_bias=None, mlp_bias=None, slides=False),
     "MistralForCausalLM": _Architecture(window=4096),
     "Qwen2ForCausalLM": _Architecture(qkv_bias=True, window_optional=True),
 }
@@ -59,11 +60,9 @@ def read_llama_config(file: JsonObject) -> LlamaCheckpoint:
     """
     architecture = _architecture(file)
     _refuse_features(file)
-    config = _sizes(file)
-    refuse_windows(file, config, default=architecture.window, optional=architecture.window_optional)
     attention_bias = file.flag("attention_bias", default=False)
     return LlamaCheckpoint(
-        config=config,
+        config=_sizes(file, architecture),
         ffn_size=file.integer("intermediate_size", low=1, high=_MAX_WIDTH),
         qkv_bias=_either(architecture.qkv_bias, attention_bias),
         output_bias=_either(architecture.output_bias, attention_bias),
@@ -83,7 +82,7 @@ def _architecture(file: JsonObject) -> _Architecture:
     return known
 
 
-def _sizes(file: JsonObject) -> LlamaConfig:
+def _sizes(file: JsonObject, architecture: _Architecture) -> LlamaConfig:
     hidden = file.integer("hidden_size", low=1, high=_MAX_WIDTH)
     heads = file.integer("num_attention_heads", low=1, high=_MAX_WIDTH)
     kv_heads = file.integer("num_key_value_heads", low=1, high=heads, default=heads)
@@ -93,17 +92,29 @@ def _sizes(file: JsonObject) -> LlamaConfig:
     if head_dim % 2:
         file.refuse("head_dim", f"is {head_dim}: rotary positions need pairs of dimensions")
     theta, scaling = _rope(file)
+    num_layers = file.integer("num_hidden_layers", low=1, high=_MAX_LAYERS)
+    max_model_len = file.integer("max_position_embeddings", low=1, high=_MAX_POSITIONS)
+    windows = read_windows(
+        file,
+        num_layers=num_layers,
+        max_model_len=max_model_len,
+        default=architecture.window,
+        optional=architecture.window_optional,
+    )
+    if any(windows) and not architecture.slides:
+        file.refuse("sliding_window", "is given, but this architecture has none: take it out")
     return LlamaConfig(
-        num_layers=file.integer("num_hidden_layers", low=1, high=_MAX_LAYERS),
+        num_layers=num_layers,
         hidden_size=hidden,
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=head_dim,
         vocab_size=file.integer("vocab_size", low=1, high=_MAX_VOCABULARY),
-        max_model_len=file.integer("max_position_embeddings", low=1, high=_MAX_POSITIONS),
+        max_model_len=max_model_len,
         rope_theta=theta,
         rms_norm_eps=file.number("rms_norm_eps"),
         rope_scaling=scaling,
+        windows=windows,
     )
 
 

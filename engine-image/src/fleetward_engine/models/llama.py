@@ -21,7 +21,11 @@ from fleetward_engine.models.rope import RopeScaling, rope_frequencies, rope_tab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaConfig:
-    """Sizes and constants of one model; `rope_scaling` None leaves the frequencies as they are."""
+    """Sizes and constants of one model.
+
+    `rope_scaling` None leaves the frequencies as they are. `windows` says for each layer how many
+    positions it attends to, the token's own among them; None there, or no entry at all: all.
+    """
 
     num_layers: int
     hidden_size: int
@@ -33,6 +37,7 @@ class LlamaConfig:
     rope_theta: float
     rms_norm_eps: float
     rope_scaling: RopeScaling | None = None
+    windows: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
