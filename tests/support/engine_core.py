@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,9 @@ def make_request(
     sampling: SamplingParams | None = None,
     retention_class: str = "",
     max_tokens: int = 4,
+    **terms: Any,
 ) -> Request:
+    """`terms` are further fields of `Request`."""
     cache = CacheContext(
         root=root_of(scope, floor, epoch) if cached else None,
         scope=scope,
@@ -114,7 +117,7 @@ def make_request(
         prompt_token_ids=tuple(prompt),
         sampling=sampling or SamplingParams(max_tokens=max_tokens),
         cache=cache,
-        arrival=0.0,
+        **{"arrival": 0.0, **terms},
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fleetward_api.scope import Scope
 from fleetward_engine.errors import RequestRefused
 from fleetward_engine.outputs import RequestOutput
+from fleetward_engine.scheduling.policy import SchedulingPolicy
 from fleetward_engine.share_rules import ShareRules
 from tests.support.engine_core import expected_tokens, make_bench, make_request
 from tests.support.watched_evictions import WatchedEvictions
@@ -17,6 +18,9 @@ from tests.support.watched_evictions import WatchedEvictions
 SCOPES = [Scope("acme"), Scope("beta"), Scope("gamma")]
 MARKS = [200, 210, 220]
 """Each scope's prompts use two tokens of their own, so that a stray byte tells whose it is."""
+POLICIES = st.sampled_from(
+    [SchedulingPolicy(), SchedulingPolicy("priority", 2.0), SchedulingPolicy("weighted-fair")]
+)
 TTLS = st.sampled_from([None, 1, 1000, 5000])
 SHARES = st.builds(
     ShareRules,
@@ -57,8 +61,9 @@ class EngineMachine(RuleBasedStateMachine):
         store=st.booleans(),
         ttls=st.tuples(TTLS, TTLS),
         kind=st.sampled_from(["", "short"]),
+        priority=st.integers(-1, 1),
     )
-    def submit(self, who, length, split, count, stale, store, ttls, kind) -> None:  # type: ignore[no-untyped-def]
+    def submit(self, who, length, split, count, stale, store, ttls, kind, priority) -> None:  # type: ignore[no-untyped-def]
         name = str(len(self.prompts))
         prompt = [MARKS[who] + (1 if place >= split else 0) for place in range(length)]
         request = make_request(
@@ -72,6 +77,9 @@ class EngineMachine(RuleBasedStateMachine):
             max_ttl_ms=ttls[1],
             retention_class=kind,
             max_tokens=count,
+            arrival=self.bench.clock.now,
+            priority=priority,
+            weight=who + 1,
         )
         try:
             self.bench.engine.add_request(request)
@@ -128,6 +136,10 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(limit=TTLS)
     def limit_ttls(self, limit: int | None) -> None:
         self.bench.engine.limit_ttls(idle_ttl_ms=limit, max_ttl_ms=None)
+
+    @rule(policy=POLICIES)
+    def order_by(self, policy: SchedulingPolicy) -> None:
+        self.bench.engine.set_scheduling(policy)
 
     @rule(rules=SHARES)
     def share(self, rules: ShareRules) -> None:

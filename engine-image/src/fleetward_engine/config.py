@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.scheduling.policy import FCFS, SchedulingPolicy
 
 Runner = Literal["torch", "simulated"]
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
@@ -36,7 +37,7 @@ class EngineConfig:
     kv_cache_memory_bytes: int | None = None
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
-    scheduling_policy: Literal["fcfs"] = "fcfs"
+    scheduling: SchedulingPolicy = FCFS
     simulation_profile: Path | None = None
 
     def __post_init__(self) -> None:
@@ -52,10 +53,6 @@ class EngineConfig:
             raise ConfigInvalid(
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
                 f"max_num_seqs ({self.max_num_seqs}): each running request decodes one token a step"
-            )
-        if self.scheduling_policy != "fcfs":
-            raise ConfigInvalid(
-                f"scheduling_policy {self.scheduling_policy!r} is not available: use 'fcfs'"
             )
         if self.simulation_profile is not None and self.runner != "simulated":
             raise ConfigInvalid("simulation_profile needs runner 'simulated'")

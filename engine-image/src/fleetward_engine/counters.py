@@ -13,6 +13,8 @@ class Counters:
     arrivals: int = 0
     steps: int = 0
     preemptions: int = 0
+    yields: int = 0
+    passes: int = 0
     failed_logits: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0

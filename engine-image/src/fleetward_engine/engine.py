@@ -21,7 +21,9 @@ from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput
 from fleetward_engine.outputs import EngineStats, FenceResult, PurgeCounts, RequestOutput
 from fleetward_engine.refusal import SHARE_LOWERED, kv_tokens_of, refuse_impossible
 from fleetward_engine.request import Request
-from fleetward_engine.scheduler import ScheduledSequence, Scheduler, SchedulerLimits
+from fleetward_engine.scheduler import Scheduler
+from fleetward_engine.scheduling.policy import SchedulingPolicy, build_discipline
+from fleetward_engine.scheduling.step_budget import ScheduledSequence, SchedulerLimits
 from fleetward_engine.sequence import Sequence
 from fleetward_engine.share_rules import ShareRules
 from fleetward_engine.tokenizer import Tokenizer
@@ -59,7 +61,9 @@ class Engine:
             max_num_batched_tokens=config.max_num_batched_tokens,
             enable_chunked_prefill=config.enable_chunked_prefill,
         )
-        self._scheduler = Scheduler(limits, self._kv_cache)
+        self._scheduling = config.scheduling
+        discipline = build_discipline(config.scheduling)
+        self._scheduler = Scheduler(limits, self._kv_cache, discipline)
         self._forks = Forks()
         self._generations: dict[str, Generation] = {}
         self._closing: list[RequestOutput] = []
@@ -117,6 +121,8 @@ class Engine:
         outputs, self._closing = self._closing, []
         plan = self._scheduler.schedule(now)
         self._counters.preemptions += plan.num_preempted
+        self._counters.yields += plan.num_yielded
+        self._counters.passes += plan.num_passed
         self._overwrite_dirty()
         if plan.scheduled:
             sampled = self._runner.run(self._step_input(plan.scheduled))
@@ -131,7 +137,7 @@ class Engine:
         generation = self._generations.get(request_id)
         if generation is None or generation.sequence not in self._scheduler.running:
             return False
-        self._scheduler.preempt(generation.sequence)
+        self._scheduler.preempt(generation.sequence, self._clock())
         self._counters.preemptions += 1
         self._overwrite_dirty()
         return True
@@ -152,6 +158,8 @@ class Engine:
             prompt_tokens=self._counters.prompt_tokens,
             generation_tokens=self._counters.generation_tokens,
             preemptions=self._counters.preemptions,
+            yields=self._counters.yields,
+            passes=self._counters.passes,
             failed_logits=self._counters.failed_logits,
             steps=self._counters.steps,
             last_progress=self._counters.last_progress,
@@ -161,6 +169,12 @@ class Engine:
             holdings=tuple(index.holdings()),
             scope_counts={scope: index.counts(scope) for scope in index.scopes()},
         )
+
+    def set_scheduling(self, policy: SchedulingPolicy) -> None:
+        """Order those who wait by another policy from the next step on; who runs goes on."""
+        if policy != self._scheduling:
+            self._scheduling = policy
+            self._scheduler.follow(build_discipline(policy))
 
     def in_flight(self, scope: Scope, floor: int) -> int:
         """Requests here of the scope that were authorised below the floor."""
@@ -249,15 +263,10 @@ class Engine:
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the engine's books contradict each other."""
-        self._kv_cache.check_integrity(self._scheduler.running)
+        self._kv_cache.check_integrity(list(self._scheduler.running))
         if len([*self._scheduler, *self._forks]) != len(self._generations):
             raise AssertionError("a request is in no queue, or in two")
-        if any(sequence.block_table for sequence in self._scheduler.waiting):
-            raise AssertionError("a waiting sequence holds blocks")
-        for queue in (self._scheduler.running, self._scheduler.waiting):
-            orders = [sequence.order for sequence in queue]
-            if orders != sorted(orders):
-                raise AssertionError(f"a queue is out of order: {orders}")
+        self._scheduler.check_integrity()
 
     def _below(self, scope: Scope, floor: int) -> list[Generation]:
         contexts = [(each, each.sequence.request.cache) for each in self._generations.values()]
@@ -307,6 +316,7 @@ class Engine:
         else:
             self._kv_cache.commit(sequence, now)
             self._counters.generation_tokens += 1
+            self._scheduler.charge(sequence, output_tokens=1)
             if sequence.num_output_tokens == 0:
                 self._counters.prompt_tokens += sequence.num_prompt_tokens
         output = generation.advance(sampled)

@@ -85,7 +85,7 @@ class Generation:
             cached_tokens=self.sequence.cached_tokens or 0,
             prompt_tokens=self.sequence.num_prompt_tokens,
             completion_tokens=self.sequence.num_output_tokens,
-            admitted_at=self.sequence.admitted_at,
+            queue_seconds=self.sequence.queue_seconds,
             error=error,
             logprobs=logprobs,
         )

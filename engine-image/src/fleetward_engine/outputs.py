@@ -30,8 +30,8 @@ class RequestOutput:
 
     `text_delta` only ever appends; the deltas of a request joined are its whole text, without any
     stop string. `cached_tokens` counts prompt tokens taken from the cache at first admission.
-    `error` is set only with `finish_reason` "error". `admitted_at` is when the request first left
-    the queue (monotonic seconds; None if it never did).
+    `error` is set only with `finish_reason` "error". `queue_seconds` is how long the request has
+    waited so far, also after it was preempted.
     """
 
     request_id: str
@@ -41,7 +41,7 @@ class RequestOutput:
     cached_tokens: int
     prompt_tokens: int
     completion_tokens: int
-    admitted_at: float | None = None
+    queue_seconds: float = 0.0
     error: str | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
 
@@ -111,6 +111,8 @@ class EngineStats:
     prompt_tokens: int
     generation_tokens: int
     preemptions: int
+    yields: int
+    passes: int
     failed_logits: int
     steps: int
     last_progress: float

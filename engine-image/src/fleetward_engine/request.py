@@ -120,6 +120,8 @@ class Request:
     `choice` tells the choices of one call apart, so that a seed over `n` choices or a list of
     prompts does not draw the same numbers for each. `fork_of` names another request here with the
     same prompt and cache context: this one waits until that one's prompt is computed and cached.
+    `priority` and `weight` (at least 1) are its tenant's, for the disciplines that look at them
+    (`fleetward_engine.scheduling`).
     """
 
     request_id: str
@@ -129,6 +131,8 @@ class Request:
     arrival: float
     choice: int = 0
     fork_of: str = ""
+    priority: int = 0
+    weight: int = 1
 
 
 def _shorter(first: int | None, second: int | None) -> int | None:

@@ -19,8 +19,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "_keys", "admitted_at", "block_table", "cached_tokens", "num_committed", "num_computed",
-        "order", "owner", "request", "token_ids",
+        "_keys", "block_table", "cached_tokens", "num_committed", "num_computed", "order", "owner",
+        "passed_by", "queue_seconds", "request", "token_ids", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, request: Request, *, order: int) -> None:
@@ -32,8 +32,15 @@ class Sequence:
         self.num_computed = 0
         self.num_committed = 0
         self.cached_tokens: int | None = None
-        self.admitted_at: float | None = None
+        self.waiting_since = request.arrival
+        self.queue_seconds = 0.0
+        self.passed_by = 0  # tokens that others who passed it may come to, while it did not fit
         self._keys: list[bytes] = []
+
+    @property
+    def tenant(self) -> str:
+        """Whose request it is."""
+        return self.request.cache.scope.tenant
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -49,6 +56,21 @@ class Sequence:
     def num_output_tokens(self) -> int:
         """How many tokens were generated so far."""
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def max_len(self) -> int:
+        """Tokens it may come to: the prompt and the longest answer asked for."""
+        return self.num_prompt_tokens + self.request.sampling.max_tokens
+
+    @property
+    def was_admitted(self) -> bool:
+        """Whether it has ever left the queue."""
+        return self.cached_tokens is not None
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether its next step computes the token that it was given last, and nothing else."""
+        return self.num_uncomputed == 1 and self.num_output_tokens > 0
 
     @property
     def num_uncomputed(self) -> int:
@@ -76,6 +98,10 @@ class Sequence:
         """Let what it leaves in the cache from here on live no longer than this."""
         cache = self.request.cache.limited(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
         self.request = replace(self.request, cache=cache)
+
+    def stop_waiting(self, now: float) -> None:
+        """Add the wait that ends now to the time in the queue."""
+        self.queue_seconds += max(0.0, now - self.waiting_since)
 
     def restart(self) -> None:
         """Forget the computed KV after its blocks were released; tokens and keys stay true."""

@@ -9,9 +9,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.errors import ConfigInvalid
+from fleetward_engine.scheduling.policy import PolicyName, SchedulingPolicy
 
 TRUST_FOLDER = Path("/etc/fleetward/trust")
 TOKEN_PATH = Path("/var/run/secrets/fleetward/token")
@@ -113,7 +115,17 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--enable-chunked-prefill", action=argparse.BooleanOptionalAction, default=True
     )
-    serve.add_argument("--scheduling-policy", choices=["fcfs"], default="fcfs")
+    serve.add_argument(
+        "--scheduling-policy",
+        choices=get_args(PolicyName),
+        default="fcfs",
+        help="who goes first; in a governed engine until its policy bundle says so",
+    )
+    serve.add_argument(
+        "--scheduling-aging-after-seconds",
+        type=float,
+        help="wait that counts as one level; with --scheduling-policy priority",
+    )
 
 
 def _add_process(serve: argparse.ArgumentParser) -> None:
@@ -153,7 +165,9 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         kv_cache_memory_bytes=arguments.kv_cache_memory_bytes,
         enable_prefix_caching=arguments.enable_prefix_caching,
         enable_chunked_prefill=arguments.enable_chunked_prefill,
-        scheduling_policy=arguments.scheduling_policy,
+        scheduling=SchedulingPolicy(
+            arguments.scheduling_policy, arguments.scheduling_aging_after_seconds
+        ),
         simulation_profile=arguments.simulation_profile,
     )
     if not arguments.drain_timeout_seconds >= 0:

@@ -26,7 +26,6 @@ from fleetward_engine.simulation_profile import SimulationProfile, load_profile
         ({"max_model_len": 0}, "max_model_len"),
         ({"kv_cache_memory_bytes": 0}, "kv_cache_memory_bytes"),
         ({"max_num_seqs": 9, "max_num_batched_tokens": 8}, "decodes one token a step"),
-        ({"scheduling_policy": "priority"}, "use 'fcfs'"),
         ({"simulation_profile": Path("x.json")}, "needs runner 'simulated'"),
     ],
 )

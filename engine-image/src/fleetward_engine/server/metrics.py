@@ -78,7 +78,7 @@ class EngineMetrics:
             "e2e_request_latency_seconds", "From arrival to the last token.", _REQUEST_BUCKETS
         )
         self._queue = self._histogram(
-            "request_queue_time_seconds", "From arrival to the first schedule.", _REQUEST_BUCKETS
+            "request_queue_time_seconds", "Waited in all, also after preemptions.", _REQUEST_BUCKETS
         )
         self._success = Counter(
             f"{PREFIX}request_success",
@@ -109,8 +109,6 @@ class EngineMetrics:
         if tokens:
             if timeline.last_token_at is None:
                 self._ttft.observe(at - timeline.arrival)
-                if output.admitted_at is not None:
-                    self._queue.observe(output.admitted_at - timeline.arrival)
             else:
                 # A step may bring several tokens: each waited its share of the gap.
                 gap = (at - timeline.last_token_at) / tokens
@@ -120,6 +118,7 @@ class EngineMetrics:
         if output.finish_reason is not None:
             self._success.labels(output.finish_reason).inc()
             self._e2e.observe(at - timeline.arrival)
+            self._queue.observe(output.queue_seconds)
 
     def aborted(self) -> None:
         """A request ended because its client left, or because we stop."""
@@ -168,6 +167,8 @@ class _StatsCollector(Collector):
             ("prompt_tokens", "Prompt tokens of admitted requests.", stats.prompt_tokens),
             ("generation_tokens", "Tokens generated.", stats.generation_tokens),
             ("num_preemptions", "Requests that lost their blocks.", stats.preemptions),
+            ("fairness_preemptions", "Of them: for a tenant behind its share.", stats.yields),
+            ("queue_passes", "Admitted past one that did not fit.", stats.passes),
             ("nonfinite_logits", "Requests failed for NaN logits.", stats.failed_logits),
             ("steps", "Engine steps.", stats.steps),
         )

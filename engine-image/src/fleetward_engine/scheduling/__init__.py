@@ -1,0 +1,1 @@
+"""In which order requests get the engine: queue disciplines, and the tokens of one step."""
