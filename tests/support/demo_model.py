@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from fleetward_engine.attention import PagedAttention
 from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.gguf_loader import load_llama
+from fleetward_engine.int8_kv import Int8Kv
 from fleetward_engine.model_runner import StepInput
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.llama import Llama
@@ -42,13 +43,19 @@ def load_theirs(dtype: torch.dtype) -> PreTrainedModel:
 
 @torch.inference_mode()
 def our_logits(
-    model: Llama, tokens: list[int], *, chunks: list[int], block_size: int = BLOCK_SIZE
+    model: Llama,
+    tokens: list[int],
+    *,
+    chunks: list[int],
+    block_size: int = BLOCK_SIZE,
+    kv_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Logits at every position, computed chunk by chunk over paged KV: [tokens, vocab]."""
     blocks = -(-len(tokens) // block_size)
     # Blocks in descending order: positions and memory must have nothing to do with each other.
     table = list(range(blocks, 0, -1))
-    kv = PagedKv(
+    kind = Int8Kv if kv_dtype is torch.int8 else PagedKv
+    kv = kind(
         kv_shape(model, block_size), num_blocks=blocks, dtype=model.dtype, device=model.device
     )
     logits, start = [], 0

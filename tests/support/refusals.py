@@ -53,7 +53,7 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
         (
             "engine.quantization.kvCache",
             "Fp8",
-            "spec.engine.quantization.kvCache other than Auto",
+            "spec.engine.quantization.kvCache other than Auto or Int8",
         ),
         (
             "engine.speculative.method",
@@ -151,6 +151,12 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
         "Simulated",
         "remove spec.resources.accelerator",
         beside={"resources": {"accelerator": {}}},
+    ),
+    Refusal(
+        InferenceService,
+        "engine",
+        {"runner": "Simulated", "quantization": {"kvCache": "Int8"}},
+        "set spec.engine.quantization.kvCache to Auto",
     ),
     Refusal(InferenceService, "replicas", 2, "counts only with spec.scaling.mode External"),
     Refusal(InferenceService, "scaling", {"minReplicas": 2, "maxReplicas": 1}, "must not be below"),

@@ -73,7 +73,9 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
         chunkedPrefill=st.sampled_from([True, True, False]),
         prefixCaching=st.booleans(),
         kvMemory=st.sampled_from(["1Mi", "512Mi", "2Gi", "1.5G", 1048576, 2**31, "64Ti"]),
-        quantization=st.just({"weights": "None"}),
+        quantization=st.sampled_from(
+            [{"weights": "None"}, {"kvCache": "Auto"}, {"kvCache": "Int8"}]
+        ),
         parallelism=st.just({"tensor": 1}),
     )
     tolerations = st.fixed_dictionaries(

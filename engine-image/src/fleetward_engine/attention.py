@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fleetward_engine.model_runner import StepInput
-from fleetward_engine.paged_kv import PagedKv
+from fleetward_engine.paged_kv import KvMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class PagedAttention:
     Layers that see equally far back share their part of it.
     """
 
-    def __init__(self, kv: PagedKv, step: StepInput, *, dtype: torch.dtype) -> None:
+    def __init__(self, kv: KvMemory, step: StepInput, *, dtype: torch.dtype) -> None:
         self._kv = kv
         self._dtype = dtype
         self._size = kv.shape.block_size
@@ -88,8 +88,8 @@ class PagedAttention:
             heads.shape[0], shape.num_kv_heads, -1, shape.head_dim
         )
         if plan.mask is None:
-            kv = heads[:, shape.num_heads :]  # S = n
-            kv = kv.reshape(-1, 2, shape.num_kv_heads, shape.head_dim)  # [S, 2, K, D]
+            own = heads[:, shape.num_heads :].flatten(1)
+            kv = self._kv.as_stored(own)  # [S, 2, K, D], S = n
         else:
             kv = self._kv.read(layer, plan.table)
         k, v = (kv[:, part].transpose(0, 1).unsqueeze(1) for part in (0, 1))  # [K, 1, S, D]

@@ -11,6 +11,7 @@ from fleetward_engine.scheduling.policy import FCFS, SchedulingPolicy
 
 Runner = Literal["torch", "simulated"]
 Dtype = Literal["auto", "bfloat16", "float32", "float64"]
+KvCacheDtype = Literal["auto", "int8"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,8 @@ class EngineConfig:
 
     `max_model_len` None means the model's own context length. `kv_cache_memory_bytes` None lets
     the runner choose (see `kv_memory.py`). `dtype` "auto" is bfloat16 where the device has
-    instructions for it, else float32; "float64" is for tests against references.
+    instructions for it, else float32; "float64" is for tests against references. `kv_cache_dtype`
+    "auto" keeps keys and values in the model's own numbers.
 
     Raises:
         ConfigInvalid: a value is out of range or contradicts another; the message names both.
@@ -30,6 +32,7 @@ class EngineConfig:
     model_digest: str | None = None
     runner: Runner = "torch"
     dtype: Dtype = "auto"
+    kv_cache_dtype: KvCacheDtype = "auto"
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 1024
@@ -53,6 +56,11 @@ class EngineConfig:
             raise ConfigInvalid(
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
                 f"max_num_seqs ({self.max_num_seqs}): each running request decodes one token a step"
+            )
+        if self.kv_cache_dtype != "auto" and self.runner != "torch":
+            raise ConfigInvalid(
+                f"kv_cache_dtype {self.kv_cache_dtype!r} needs runner 'torch': "
+                "a simulation keeps no keys and values"
             )
         if self.simulation_profile is not None and self.runner != "simulated":
             raise ConfigInvalid("simulation_profile needs runner 'simulated'")

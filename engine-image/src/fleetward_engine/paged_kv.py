@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+_SCALE_BYTES = torch.float32.itemsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +39,55 @@ class KvShape:
         """Numbers a token and layer: keys, then values, of all heads."""
         return 2 * self.num_kv_heads * self.head_dim
 
+    def token_bytes(self, dtype: torch.dtype) -> int:
+        """Bytes a token and layer; whole numbers carry scales, of keys and of values by head."""
+        scales = 0 if dtype.is_floating_point else 2 * self.num_kv_heads * _SCALE_BYTES
+        return self.token_width * dtype.itemsize + scales
+
     def block_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of one block over all layers."""
-        return self.num_layers * self.block_size * self.token_width * dtype.itemsize
+        return self.num_layers * self.block_size * self.token_bytes(dtype)
+
+
+class KvMemory(Protocol):
+    """Where keys and values lie. It starts as zeros, and block 0 stays so for padding to read."""
+
+    @property
+    def shape(self) -> KvShape:
+        """What a token looks like."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block over all layers."""
+
+    def write(self, layer: int, slots: Tensor, kv: Tensor) -> None:
+        """Store tokens. slots: [T], block * slots of a block + slot; kv: [T, 2 K D]."""
+
+    def read(self, layer: int, blocks: Tensor) -> Tensor:
+        """Whole blocks, one after the other: [S, 2, K, D]. blocks: [blocks]."""
+
+    def as_stored(self, kv: Tensor) -> Tensor:
+        """What `read` would give of tokens just written. kv: [T, 2 K D]; returns [T, 2, K, D]."""
+
+    def zero(self, blocks: Sequence[int]) -> None:
+        """Overwrite blocks in every layer; on a GPU, wait until it is done."""
 
 
 class PagedKv:
-    """The KV memory, [layer, block, slot, 2 K D]: a token's keys and values lie side by side.
+    """Implements `KvMemory` in the model's own numbers: [layer, block, slot, 2 K D].
 
-    So one row copy writes a token and one row gather reads a block. It starts as zeros and block
-    0 stays so: padding must never read what could be NaN.
+    A token's keys and values lie side by side, so one row copy writes a token and one row gather
+    reads a block.
     """
 
     def __init__(
         self, shape: KvShape, *, num_blocks: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.shape = shape
-        self.num_blocks = num_blocks
         size = (shape.num_layers, num_blocks + 1, shape.block_size * shape.token_width)
         self._data = torch.zeros(size, dtype=dtype, device=device)
 
@@ -61,17 +96,30 @@ class PagedKv:
         """Where it lies."""
         return self._data.device
 
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block over all layers."""
+        return self.shape.block_bytes(self._data.dtype)
+
     def write(self, layer: int, slots: Tensor, kv: Tensor) -> None:
-        """Store tokens. slots: [T], block * slots of a block + slot; kv: [T, 2 K D]."""
+        """See `KvMemory`."""
         self._data[layer].view(-1, self.shape.token_width).index_copy_(0, slots, kv)
 
     def read(self, layer: int, blocks: Tensor) -> Tensor:
-        """Whole blocks, one after the other: [S, 2, K, D]. blocks: [blocks]."""
-        pages = self._data[layer].index_select(0, blocks)
-        return pages.view(-1, 2, self.shape.num_kv_heads, self.shape.head_dim)
+        """See `KvMemory`."""
+        return self.as_stored(self._data[layer].index_select(0, blocks))
+
+    def as_stored(self, kv: Tensor) -> Tensor:
+        """See `KvMemory`."""
+        return kv.reshape(-1, 2, self.shape.num_kv_heads, self.shape.head_dim)
 
     def zero(self, blocks: Sequence[int]) -> None:
-        """Overwrite blocks in every layer; on a GPU, wait until it is done."""
-        self._data.index_fill_(1, torch.tensor(blocks, device=self.device), 0)
-        if self._data.is_cuda:
-            torch.cuda.synchronize(self.device)
+        """See `KvMemory`."""
+        zero_blocks(self._data, blocks)
+
+
+def zero_blocks(data: Tensor, blocks: Sequence[int]) -> None:
+    """Overwrite blocks of [layer, block, ...] memory; on a GPU, wait until it is done."""
+    data.index_fill_(1, torch.tensor(blocks, device=data.device), 0)
+    if data.is_cuda:
+        torch.cuda.synchronize(data.device)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from fleetward_engine.config import EngineConfig
+from fleetward_engine.config import EngineConfig, KvCacheDtype
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.scheduling.policy import PolicyName, SchedulingPolicy
 
@@ -109,6 +109,7 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-num-batched-tokens", type=int, default=1024)
     serve.add_argument("--block-size", type=int, default=32)
     serve.add_argument("--kv-cache-memory-bytes", type=int)
+    serve.add_argument("--kv-cache-dtype", choices=get_args(KvCacheDtype), default="auto")
     serve.add_argument(
         "--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True
     )
@@ -158,6 +159,7 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         model_digest=arguments.model_digest,
         runner=arguments.runner,
         dtype=arguments.dtype,
+        kv_cache_dtype=arguments.kv_cache_dtype,
         max_model_len=arguments.max_model_len,
         max_num_seqs=arguments.max_num_seqs,
         max_num_batched_tokens=arguments.max_num_batched_tokens,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from fleetward_api.admin import ModelState
-from fleetward_engine.config import EngineConfig
+from fleetward_engine.config import EngineConfig, KvCacheDtype
 from fleetward_engine.cpu_threads import usable_cpus
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import ConfigInvalid
@@ -33,7 +33,10 @@ def build_torch_engine(
     loaded = load_model(resolved, dtype=dtype, device=device)
     model = loaded.model
     runner = TorchRunner(
-        model, num_blocks=count_blocks(config, model), block_size=config.block_size
+        model,
+        num_blocks=count_blocks(config, model),
+        block_size=config.block_size,
+        kv_dtype=choose_kv_dtype(config.kv_cache_dtype, model.dtype),
     )
     state = ModelState(
         model_digest=resolved.model_digest,
@@ -57,13 +60,20 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
     return dtypes[wanted]
 
 
+def choose_kv_dtype(wanted: KvCacheDtype, model: torch.dtype) -> torch.dtype:
+    """The numbers to keep keys and values in; "auto" is the model's own."""
+    return torch.int8 if wanted == "int8" else model
+
+
 def count_blocks(config: EngineConfig, model: Llama) -> int:
     """Blocks that the KV memory holds, and no more than all sequences at full length need.
 
     Raises:
         ConfigInvalid: the memory holds not even one block.
     """
-    block_bytes = kv_shape(model, config.block_size).block_bytes(model.dtype)
+    block_bytes = kv_shape(model, config.block_size).block_bytes(
+        choose_kv_dtype(config.kv_cache_dtype, model.dtype)
+    )
     memory = config.kv_cache_memory_bytes or _default_memory(model.device)
     blocks = memory // block_bytes
     if blocks < 1:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from fleetward_engine.attention import PagedAttention
+from fleetward_engine.int8_kv import Int8Kv
 from fleetward_engine.model_runner import Sampled, StepInput
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.models.rope import rope_layout
-from fleetward_engine.paged_kv import KvShape, PagedKv
+from fleetward_engine.paged_kv import KvMemory, KvShape, PagedKv
 from fleetward_engine.sampler import sample
 
 
@@ -18,13 +19,18 @@ class TorchRunner:
     """Implements `ModelRunner`.
 
     Args:
-        model: the loaded model; its dtype and device are the KV's too.
+        model: the loaded model; the KV lies on its device.
         num_blocks: usable blocks. block_size: tokens a block.
+        kv_dtype: numbers that the KV is kept in: the model's own, or int8.
     """
 
-    def __init__(self, model: Llama, *, num_blocks: int, block_size: int) -> None:
+    def __init__(
+        self, model: Llama, *, num_blocks: int, block_size: int, kv_dtype: torch.dtype | None = None
+    ) -> None:
         self._model = model
-        self._kv = PagedKv(
+        self._kv_dtype = kv_dtype or model.dtype
+        kind = Int8Kv if self._kv_dtype is torch.int8 else PagedKv
+        self._kv: KvMemory = kind(
             kv_shape(model, block_size),
             num_blocks=num_blocks,
             dtype=model.dtype,
@@ -38,13 +44,14 @@ class TorchRunner:
     @property
     def block_bytes(self) -> int:
         """Bytes of one block over all layers."""
-        return self._kv.shape.block_bytes(self._model.dtype)
+        return self._kv.block_bytes
 
     @property
     def kv_layout(self) -> str:
         """See `ModelRunner`: every constant that shapes a key or value."""
         shape, config = self._kv.shape, self._model.config
-        dtype = str(self._model.dtype).removeprefix("torch.")
+        kinds = dict.fromkeys((self._model.dtype, self._kv_dtype))
+        dtype = "+".join(str(kind).removeprefix("torch.") for kind in kinds)
         rope = rope_layout(config.rope_theta, config.rope_scaling)
         # Which layer has which window is fixed by the model's digest, which stands beside this.
         window = "+".join(sorted({str(window or "none") for window in shape.windows}))

@@ -142,6 +142,12 @@ def test_a_claim_becomes_a_read_only_mount_and_a_path() -> None:
     assert mount == {"name": "models", "mountPath": "/models", "readOnly": True}
 
 
+def test_numbers_of_the_kv_cache_become_a_flag_only_where_they_are_not_the_model_s() -> None:
+    assert "--kv-cache-dtype" not in engine_args(service(**SERVICES["plain"]).spec)
+    args = engine_args(service(engine={"quantization": {"kvCache": "Int8"}}).spec)
+    assert args[args.index("--kv-cache-dtype") + 1] == "int8"
+
+
 def test_a_hash_is_of_the_content_and_not_of_itself() -> None:
     manifest = children("plain")[0]
     assert stamped_hash(stamp(strip(manifest))) == stamped_hash(manifest)

@@ -21,11 +21,18 @@ class QuantizationSpec(ApiModel):
     weights: Literal["None", "Int8", "Int4"] = "None"
     """Quantisation of the weights at load time; a quantised file is read as it is. None today."""
     kv_cache: Literal["Auto", "Int8", "Fp8"] = "Auto"
-    """Numbers in the KV cache; Auto keeps the model's own. Auto today."""
+    """Numbers in the KV cache: Auto keeps the model's own; Int8 holds nearly twice as many tokens
+    as bfloat16, each head's keys and values with a scale of their own. By restart. Fp8 is not
+    available yet."""
 
     rules = (
         only("weights", "None", "spec.engine.quantization.weights", "set it to None"),
-        only("kv_cache", "Auto", "spec.engine.quantization.kvCache", "set it to Auto"),
+        only(
+            "kv_cache",
+            ("Auto", "Int8"),
+            "spec.engine.quantization.kvCache",
+            "set it to one of them",
+        ),
     )
 
 
@@ -108,6 +115,15 @@ class EngineSpec(ApiModel):
 
     rules = (
         absent("host_kv_memory", "spec.engine.hostKvMemory", "remove it, KV stays on the device"),
+        Rule(
+            cel="self.runner != 'Simulated' || self.quantization.kvCache == 'Auto'",
+            message=(
+                "spec.engine.runner Simulated keeps no keys and values: "
+                "set spec.engine.quantization.kvCache to Auto"
+            ),
+            holds=lambda self: self.runner != "Simulated" or self.quantization.kv_cache == "Auto",
+            field="quantization",
+        ),
         Rule(
             cel="self.maxNumBatchedTokens >= self.maxNumSeqs",
             message=(

@@ -67,6 +67,8 @@ def engine_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
     args += ["--max-num-seqs", str(engine.max_num_seqs)]
     args += ["--max-num-batched-tokens", str(engine.max_num_batched_tokens)]
     args += ["--block-size", str(engine.block_size)]
+    if engine.quantization.kv_cache != "Auto":
+        args += ["--kv-cache-dtype", engine.quantization.kv_cache.lower()]
     if engine.kv_memory is not None:
         args += ["--kv-cache-memory-bytes", str(parse_quantity(engine.kv_memory))]
     if not engine.prefix_caching:
