@@ -13,14 +13,12 @@ from fleetward_api.keys import SigningKey
 from fleetward_api.scope import Scope
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.core.purge.state import Member, Phase, PurgeState
-from fleetward_operator.edges.bootstrap import begin
 from fleetward_operator.edges.evidence_store import EvidenceStore
 from fleetward_operator.edges.floors_store import FLOORS, FloorsStore
 from fleetward_operator.edges.holds import FINALIZER, PodHolds
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.purge_record import PurgeRecords
 from fleetward_operator.edges.release_keys import EPOCH_SECRET, OPERATOR_KEYS, SecretStore
-from fleetward_operator.edges.store import Store
 from fleetward_operator.edges.writer import Writer
 from fleetward_operator.errors import KeysUnreadable, NotLeading, StateLost
 from tests.support.object_api import Killed, ObjectApi
@@ -230,48 +228,6 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(name: str) -> None:
     with pytest.raises(KeysUnreadable, match=name):
         await read()
     assert len(api.writes) == writes
-
-
-class NothingTold:
-    """Stands in for a `Store` of a cluster without services and purges."""
-
-    def keys(self, kind: str) -> list[str]:
-        del kind
-        return []
-
-
-async def begun(api: ObjectApi) -> int:
-    return (await begin(floors(api), secrets(api), cast("Store", NothingTold()))).number
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("write", [1, 2])
-async def test_a_first_start_killed_at_any_write_is_no_loss_of_floors(
-    write: int, *, after: bool
-) -> None:
-    api = ObjectApi()
-    api.kill_at, api.after = write, after
-    with pytest.raises(Killed):
-        await begun(api)
-    assert await begun(api) == 1
-    writes = len(api.writes)
-    assert await begun(api) == 1
-    assert len(api.writes) == writes
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("write", [1, 2])
-async def test_lost_floors_never_come_back_under_the_epoch_of_before(
-    write: int, *, after: bool
-) -> None:
-    api = ObjectApi()
-    assert await begun(api) == 1
-    del api.objects[f"{CONFIGMAPS}/{FLOORS}"]
-    api.kill_at, api.after = len(api.writes) + write, after
-    with pytest.raises(Killed):
-        await begun(api)
-    assert await begun(api) >= 2
-    assert await floors(api).read() is not None
 
 
 def put_pod(api: ObjectApi, *, uid: str) -> None:
