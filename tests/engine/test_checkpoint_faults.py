@@ -2,116 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.errors import EngineError, ModelUnavailable, ModelUnsupported
 from fleetward_engine.factory import build_engine
-from fleetward_engine.loading import load_model
 from fleetward_engine.model_source import resolve
-from tests.support.checkpoints import make_config, make_weights, write_checkpoint, write_json
-
-WEIGHTS = "model.safetensors"
-FIRST, SECOND = (f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
-INDEX = "model.safetensors.index.json"
-PICKLE = b"\x80\x04cos\nsystem\nX\x04\x00\x00\x00exit\x85R."
-Damage = Callable[[Path], object]
-
-
-def write(folder: Path, *, shards: int = 1) -> Path:
-    config = make_config()
-    return write_checkpoint(folder, config, make_weights(config), shards=shards)
-
-
-def load(folder: Path) -> None:
-    load_model(resolve(f"file://{folder}"), dtype=torch.float32, device=torch.device("cpu"))
-
-
-def edit(name: str, **changes: object) -> Damage:
-    """Change fields of a JSON file; None becomes null."""
-
-    def change(folder: Path) -> None:
-        write_json(folder / name, {**json.loads((folder / name).read_text()), **changes})
-
-    return change
-
-
-def config(**changes: object) -> Damage:
-    return edit("config.json", **changes)
-
-
-def tensors(**changes: torch.Tensor | None) -> Damage:
-    """Replace, add or (None) take out tensors."""
-
-    def change(folder: Path) -> None:
-        named = {name.replace("__", "."): value for name, value in changes.items()}
-        kept = {**load_file(folder / WEIGHTS), **named}
-        save_file({n: v for n, v in kept.items() if v is not None}, folder / WEIGHTS)
-
-    return change
-
-
-def raw(name: str, content: bytes) -> Damage:
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-def remove(name: str) -> Damage:
-    return lambda folder: (folder / name).unlink()
-
-
-def cut(name: str, share: float) -> Damage:
-    def change(folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[: int(len(content) * share)])
-
-    return change
-
-
-def link_out(name: str) -> Damage:
-    def change(folder: Path) -> None:
-        (folder / name).rename(folder.parent / f"elsewhere-{name}")
-        (folder / name).symlink_to(folder.parent / f"elsewhere-{name}")
-
-    return change
-
-
-def index(**weight_map: str) -> Damage:
-    """Say that tensors lie in other files."""
-
-    def change(folder: Path) -> None:
-        whole = json.loads((folder / INDEX).read_text())
-        whole["weight_map"] |= {n.replace("__", "."): file for n, file in weight_map.items()}
-        write_json(folder / INDEX, whole)
-
-    return change
-
-
-def pipe(folder: Path) -> None:
-    (folder / "config.json").unlink()
-    os.mkfifo(folder / "config.json")
-
-
-def pickled(folder: Path) -> None:
-    (folder / WEIGHTS).unlink()
-    (folder / "pytorch_model.bin").write_bytes(PICKLE)
-
-
-def header(length: int, text: bytes = b"{}") -> bytes:
-    return struct.pack("<Q", length) + text
-
-
-def rope(**fields: object) -> Damage:
-    return config(rope_scaling=fields)
-
+from tests.support.checkpoint_damage import (
+    INDEX,
+    PICKLE,
+    SECOND,
+    WEIGHTS,
+    Damage,
+    assert_tells,
+    cut,
+    edit,
+    fault_of,
+    header,
+    index,
+    link_out,
+    load,
+    pickled,
+    pipe,
+    raw,
+    remove,
+    tensors,
+    write,
+)
 
 NORM = "model__norm__weight"
 GONE, NO_CODE = ModelUnavailable, ModelUnsupported
@@ -176,54 +97,6 @@ DAMAGES: dict[str, tuple[Damage, type[EngineError], tuple[str, ...]]] = {
     "a huge number": (raw("config.json", b'{"a": ' + b"9" * 9999 + b"}"), GONE, ("config.json",)),
     "no number": (raw("config.json", b'{"a": NaN}'), GONE, ("config.json", "NaN is no JSON")),
     "huge": (raw("config.json", b" " * (2 << 20)), GONE, ("config.json is longer than 1048576",)),
-    "architecture": (
-        config(architectures=["MambaForCausalLM"]),
-        NO_CODE, ("config.json: architectures names MambaForCausalLM", "LlamaForCausalLM"),
-    ),
-    "no architecture": (config(architectures=None), NO_CODE, ("architectures names nothing",)),
-    "sizes": (config(hidden_size="32"), NO_CODE, ("config.json: hidden_size must be a whole",)),
-    "no layers": (config(num_hidden_layers=0), NO_CODE, ("num_hidden_layers must be", "not 0")),
-    "layers without end": (config(num_hidden_layers=10**9), NO_CODE, ("from 1 to 1024",)),
-    "positions without end": (
-        config(max_position_embeddings=10**12), NO_CODE, ("max_position_embeddings must be",),
-    ),
-    "heads": (config(num_key_value_heads=3), NO_CODE, ("doesn't divide 4 heads",)),
-    "odd heads": (config(head_dim=7), NO_CODE, ("head_dim is 7",)),
-    "another width": (config(head_dim=16), NO_CODE, (WEIGHTS, "q_proj", "asks for [64, 32]")),
-    "epsilon": (config(rms_norm_eps=-1), NO_CODE, ("rms_norm_eps must be a finite number above",)),
-    "theta": (config(rope_theta=True), NO_CODE, ("rope_theta must be a number, not True",)),
-    "activation": (config(hidden_act="gelu"), NO_CODE, ("hidden_act 'gelu' has no code",)),
-    "yarn": (rope(rope_type="yarn", factor=4), NO_CODE, ("rope_scaling.rope_type 'yarn'",)),
-    "old yarn": (rope(type="yarn"), NO_CODE, ("rope_scaling.rope_type 'yarn' has no code",)),
-    "half a rope": (rope(rope_type="llama3", factor=8), NO_CODE, ("low_freq_factor is missing",)),
-    "partial": (
-        config(rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 0.5}),
-        NO_CODE, ("rope_parameters.partial_rotary_factor", "no code"),
-    ),
-    "quantised": (
-        config(quantization_config={"quant_method": "awq"}),
-        NO_CODE, ("quantization_config asks for quantised weights",),
-    ),
-    "code of its own": (
-        config(auto_map={"AutoModel": "x.Y"}), NO_CODE, ("auto_map", "which is never run"),
-    ),
-    "end of text": (
-        edit("config.json", eos_token_id=999), NO_CODE, ("config.json: eos_token_id", "not 999"),
-    ),
-    "window": (
-        config(sliding_window=64), NO_CODE, ("sliding_window", "this architecture has none"),
-    ),
-    "kinds of layers": (
-        config(architectures=["MistralForCausalLM"], layer_types=["chunked_attention"] * 2),
-        NO_CODE, ("layer_types names 'chunked_attention', which has no code",),
-    ),
-    "too few kinds": (
-        config(architectures=["MistralForCausalLM"], layer_types=["full_attention"]),
-        NO_CODE, ("layer_types has 1 entries for 2 layers",),
-    ),
-    "kinds without a window": (
-        config(layer_types=["sliding_attention"] * 2), NO_CODE, ("no sliding_window is given",),
-    ),
     "tokenizer no JSON": (raw("tokenizer.json", b"{]"), GONE, ("tokenizer.json can't be read",)),
     "tokenizer empty": (raw("tokenizer.json", b"{}"), GONE, ("tokenizer.json", "as a tokenizer")),
     "template broken": (
@@ -234,21 +107,6 @@ DAMAGES: dict[str, tuple[Damage, type[EngineError], tuple[str, ...]]] = {
         NO_CODE, ("tokenizer_config.json: chat_template must be a text, not 7",),
     ),
 }  # fmt: skip
-
-
-def fault_of(folder: Path) -> EngineError:
-    with pytest.raises(EngineError) as caught:
-        load(folder)
-    return caught.value
-
-
-def assert_tells(fault: EngineError, folder: Path, words: tuple[str, ...]) -> None:
-    message = str(fault)
-    assert str(folder) in message, message
-    assert "\n" not in message, message
-    assert len(message) < 600, message
-    for each in words:
-        assert each in message, message
 
 
 @pytest.mark.parametrize("name", DAMAGES)

@@ -137,6 +137,23 @@ def test_an_output_matrix_beside_a_tied_embedding_and_old_buffers_are_left_aside
     assert greatest_difference(model, expected, tokens) < 1e-9
 
 
+def test_a_checkpoint_inside_a_package_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, weights = make("llama")
+    folder = write_checkpoint(tmp_path / "tiny_model" / "weights", config, weights)
+    info = tmp_path / "tiny_model-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-model\nVersion: 1\n")
+    files = [*folder.iterdir(), info / "METADATA"]
+    record = "".join(f"{file.relative_to(tmp_path)},,\n" for file in files)
+    (info / "RECORD").write_text(record)
+    monkeypatch.syspath_prepend(tmp_path)
+    resolved = resolve("package://tiny-model")
+    assert resolved.path == folder
+    assert resolved == resolve(f"file://{folder}", resolved.model_digest)
+
+
 def test_an_engine_serves_a_checkpoint_and_tells_its_digests(tmp_path: Path) -> None:
     config, weights = make("llama")
     write_checkpoint(tmp_path, config, weights, shards=2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 from fleetward_engine.errors import ModelUnavailable, ModelUnsupported, one_line
 from fleetward_engine.file_digest import file_digest
 from fleetward_engine.hf.checkpoint import CONFIG, Checkpoint, open_checkpoint
+
+logger = logging.getLogger(__name__)
 
 GGUF = ".gguf"
 SAFETENSORS = ".safetensors"
@@ -68,8 +72,10 @@ def _resolved(uri: str, scheme: str, rest: str, expected_digest: str | None) -> 
     path = candidates[0]
     if path.suffix == GGUF and path.is_dir():
         raise ModelUnavailable(f"{path} is a folder: name the .gguf file itself")
+    start = time.monotonic()
     checkpoint = open_checkpoint(path) if path.is_dir() else None
     digest = file_digest(path) if checkpoint is None else checkpoint.digest()
+    logger.info("%s has digest %s, found in %.1f s", path, digest, time.monotonic() - start)
     if expected_digest is not None and digest != expected_digest:
         raise ModelUnavailable(
             f"{path} has digest {digest}, but {expected_digest} was pinned: "
