@@ -109,6 +109,12 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
             "digest": st.just("sha256:" + "0a" * 32),
         },
     )
+    policies = st.sampled_from(["FCFS", "WeightedFair", "Priority"])
+    scheduling = st.one_of(
+        optional(policy=st.sampled_from(["FCFS", "WeightedFair"])),
+        st.fixed_dictionaries({"policy": st.just("Priority"), "agingAfter": durations}),
+        optional(policy=policies, agingAfter=durations),
+    )
     return st.fixed_dictionaries(
         {"model": model},
         optional={
@@ -119,7 +125,7 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
             "rollout": optional(maxSurge=pods, maxUnavailable=pods),
             "access": optional(tenantSelector=selectors()),
             "cachePolicyRef": st.fixed_dictionaries({"name": names}),
-            "scheduling": st.just({"policy": "FCFS"}),
+            "scheduling": scheduling,
         },
     )
 
@@ -167,8 +173,8 @@ def tenant_specs() -> st.SearchStrategy[Json]:
     )
     return optional(
         apiKeys=st.lists(key, max_size=3),
-        weight=st.just(1),
-        priority=st.just(0),
+        weight=st.sampled_from([1, 3, 100]),
+        priority=st.sampled_from([0, -1000, 7, 1000]),
         retentionClass=names,
     )
 

@@ -35,6 +35,7 @@ InFlight = Literal["Finish", "Abort"]
 Isolation = Literal["Tenant", "User", "Session"]
 PermissionScopes = Literal["Include", "Ignore"]
 EvictionPolicy = Literal["LRU", "Priority"]
+SchedulingPolicy = Literal["WeightedFair", "Priority", "FCFS"]
 Percent = Annotated[int, Field(ge=0, le=100, strict=True)]
 WireVersion = Annotated[int, Field(ge=1, le=65535, strict=True)]
 
@@ -83,6 +84,19 @@ class Quota(WireModel):
         return self
 
 
+class Scheduling(WireModel):
+    """In which order requests are taken; `aging_after_ms` of waiting counts as one priority."""
+
+    policy: SchedulingPolicy = "FCFS"
+    aging_after_ms: Annotated[Count, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _ages_by_priority_only(self) -> Scheduling:
+        if (self.policy == "Priority") == (self.aging_after_ms is None):
+            raise ValueError("agingAfterMs goes with policy Priority, and with no other")
+        return self
+
+
 class ServiceRef(WireModel):
     """The `InferenceService` that a bundle is for."""
 
@@ -91,7 +105,7 @@ class ServiceRef(WireModel):
     uid: Name
 
 
-_LATER_PARTS: Final = ("eviction", "quota")
+_LATER_PARTS: Final = ("eviction", "quota", "scheduling")
 """Parts of a bundle that were added after its first release."""
 
 
@@ -119,6 +133,7 @@ class PolicyBundle(WireModel):
     deletion: Deletion = Deletion()
     eviction: Eviction = Eviction()
     quota: Quota = Quota()
+    scheduling: Scheduling = Scheduling()
     floors: Floors = Floors()
 
     @model_serializer(mode="wrap")

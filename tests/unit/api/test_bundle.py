@@ -20,6 +20,7 @@ from fleetward_api.bundle import (
     Quota,
     Retention,
     RetentionClass,
+    Scheduling,
     ServiceRef,
 )
 from fleetward_api.canonical import canonical_bytes, parse_model
@@ -48,6 +49,7 @@ def test_the_contents_have_a_digest_apart_from_the_generation() -> None:
         {"deletion": Deletion(scrub=False)},
         {"eviction": Eviction(policy="Priority")},
         {"quota": Quota(max_share_percent=50)},
+        {"scheduling": Scheduling(policy="WeightedFair")},
         {"floors": Floors().raised(Scope("acme"))},
         {"service": SERVICE.model_copy(update={"uid": "uid-2"})},
     ],
@@ -97,6 +99,20 @@ def test_a_later_part_is_written_only_where_it_says_something() -> None:
 def test_shares_that_contradict_each_other_are_no_quota(values: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         Quota.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"policy": "Priority"},
+        {"policy": "WeightedFair", "agingAfterMs": 5},
+        {"agingAfterMs": 5},
+        {"policy": "Priority", "agingAfterMs": 0},
+    ],
+)
+def test_an_order_that_starves_or_means_nothing_is_none(values: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Scheduling.model_validate(values)
 
 
 def test_a_gateways_generation_is_the_version_of_its_floors() -> None:

@@ -99,6 +99,22 @@ def test_a_bundle_says_who_may_hold_how_much(
     assert (bundle.eviction.policy, bundle.eviction.protected_share_percent) == eviction
 
 
+@pytest.mark.parametrize(
+    ("spec", "order"),
+    [
+        ({}, ("FCFS", None)),
+        ({"policy": "WeightedFair"}, ("WeightedFair", None)),
+        ({"policy": "Priority", "agingAfter": "30s"}, ("Priority", 30_000)),
+    ],
+)
+def test_a_bundle_says_in_which_order_its_service_takes_requests(
+    spec: dict[str, Any], order: tuple[str, int | None]
+) -> None:
+    subject = service(scheduling=spec)
+    told = bundle_content(subject, choose_policy(subject, []), fleet=FLEET).scheduling
+    assert (told.policy, told.aging_after_ms) == order
+
+
 def test_the_built_in_policy_is_the_schemas_defaults() -> None:
     bundle = first_bundle(service(), choose_policy(service(), []))
     assert bundle.isolation == "Tenant"

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
-from fleetward_api.resources.rules import Rule, absent, only
+from fleetward_api.resources.rules import Rule, absent
 from fleetward_api.resources.scalars import Duration, LabelName, Percent
 
 
@@ -50,15 +50,35 @@ class SchedulingSpec(ApiModel):
     """In which order the engine takes requests."""
 
     policy: Literal["WeightedFair", "Priority", "FCFS"] = "FCFS"
-    """FCFS: first come, first served. FCFS today."""
+    """FCFS: first come, first served. Priority: by `spec.priority` of the tenant. WeightedFair: by
+    what each waiting tenant was served, prompt tokens and twice the output tokens, over its
+    `spec.weight`; idle time earns nothing, and one that got too far ahead gives way. In each engine
+    by itself. Applies live."""
     aging_after: Duration | None = None
-    """Wait after which a request goes ahead of its class. Not available yet."""
+    """Wait that counts as much as one level of priority, so that nobody waits for ever; policy
+    Priority needs it. Applies live."""
     admission: AdmissionSpec | None = None
     """When a request is turned away at once. Not available yet."""
 
     rules = (
-        only("policy", "FCFS", "spec.scheduling.policy", "set it to FCFS"),
-        absent("aging_after", "spec.scheduling.agingAfter", "remove it, FCFS never passes anyone"),
+        Rule(
+            cel="self.policy != 'Priority' || has(self.agingAfter)",
+            message=(
+                "spec.scheduling.policy Priority needs spec.scheduling.agingAfter, the wait that "
+                "counts as one level: without it the lowest could wait for ever"
+            ),
+            holds=lambda self: self.policy != "Priority" or self.aging_after is not None,
+            field="policy",
+        ),
+        Rule(
+            cel="self.policy == 'Priority' || !has(self.agingAfter)",
+            message=(
+                "spec.scheduling.agingAfter counts only with spec.scheduling.policy Priority: "
+                "remove it, the other policies let nobody wait for ever"
+            ),
+            holds=lambda self: self.policy == "Priority" or self.aging_after is None,
+            field="aging_after",
+        ),
         absent(
             "admission",
             "spec.scheduling.admission",

@@ -9,7 +9,7 @@ from pydantic import Field
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.condition import Conditions
 from fleetward_api.resources.lists import DistinctValues, KeyedBy
-from fleetward_api.resources.rules import absent, empty, only
+from fleetward_api.resources.rules import absent, empty
 from fleetward_api.resources.scalars import (
     WHOLE,
     BigCount,
@@ -67,9 +67,11 @@ class TenantSpec(ApiModel):
     jwt: JwtSpec | None = None
     """Tokens of an identity provider. Not available yet."""
     weight: Annotated[int, Field(ge=1, le=100), WHOLE] = 1
-    """Share under fair scheduling, relative to other tenants. 1 today."""
+    """Share of an engine's work under `spec.scheduling.policy: WeightedFair` of a service, relative
+    to other tenants that wait. Applies with the next request."""
     priority: Annotated[int, Field(ge=-1000, le=1000), WHOLE] = 0
-    """Higher goes first under priority scheduling. 0 today."""
+    """Higher goes first under `spec.scheduling.policy: Priority` of a service. Applies with the
+    next request."""
     quotas: TenantQuotas | None = None
     """Limits of the tenant. Not available yet."""
     retention_class: LabelName | None = None
@@ -82,8 +84,6 @@ class TenantSpec(ApiModel):
 
     rules = (
         absent("jwt", "spec.jwt", "use spec.apiKeys"),
-        only("weight", 1, "spec.weight", "set it to 1, scheduling is first come, first served"),
-        only("priority", 0, "spec.priority", "set it to 0, scheduling is first come, first served"),
         absent("quotas", "spec.quotas", "remove it, tenants have no limits of their own"),
         absent("privacy", "spec.privacy", "mask the text before it is sent"),
         absent(

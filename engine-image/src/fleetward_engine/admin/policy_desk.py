@@ -19,6 +19,7 @@ from fleetward_engine.admin.policy import (
     with_tenant_floor,
 )
 from fleetward_engine.admin.retention import TtlLimits
+from fleetward_engine.admin.scheduling import scheduling_policy
 from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.engine import Engine
 from fleetward_engine.server.service import EngineService
@@ -88,7 +89,7 @@ class PolicyDesk:
             for scope, floor in verdict.raised:
                 await self._fences.fence(scope, floor, policy.bundle.deletion.in_flight)
             await self._limit(verdict.ttls)
-            await self._share(policy)
+            await self._share_and_order(policy)
         except BaseException:
             # Not acknowledged, so not in force: the same push must do all of it again.
             self._service.policy, self._floors = before
@@ -114,14 +115,15 @@ class PolicyDesk:
 
         await self._service.loop.call(limit)
 
-    async def _share(self, policy: PolicyInForce) -> None:
-        rules = share_rules(policy.bundle)
+    async def _share_and_order(self, policy: PolicyInForce) -> None:
+        rules, order = share_rules(policy.bundle), scheduling_policy(policy.bundle)
 
-        def share(engine: Engine) -> None:
+        def apply(engine: Engine) -> None:
             engine.set_share_rules(rules)
+            engine.set_scheduling(order)
 
         if self._service.phase == "loading":
             # Done first thing after loading, before any request.
-            self._service.loop.post(share)
+            self._service.loop.post(apply)
         else:
-            await self._service.loop.call(share)
+            await self._service.loop.call(apply)

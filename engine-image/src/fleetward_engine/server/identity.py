@@ -22,7 +22,8 @@ LOCAL_TENANT = "local"
 class Caller:
     """The authenticated facts that bound cache reuse.
 
-    ``floors`` of tenant, user, permission scope and document tags, as the gateway knew them.
+    ``floors`` of tenant, user, permission scope and document tags, as the gateway knew them;
+    ``priority`` and ``weight`` of the tenant.
     """
 
     tenant: str
@@ -32,6 +33,8 @@ class Caller:
     document_tags: tuple[str, ...] = ()
     floors: tuple[int, int, int, int] = (0, 0, 0, 0)
     retention_class: str = ""
+    priority: int = 0
+    weight: int = 1
 
 
 class Authenticator(Protocol):
@@ -97,6 +100,8 @@ class GatewayAuthenticator:
             document_tags=claims.document_tags,
             floors=claims.floors.as_tuple(),
             retention_class=claims.retention_class,
+            priority=claims.priority,
+            weight=claims.weight,
         )
 
 

@@ -122,6 +122,8 @@ class Inference:
                     arrival=arrival,
                     choice=len(requests),
                     fork_of=first,
+                    priority=caller.priority,
+                    weight=caller.weight,
                 )
                 first = first or request.request_id
                 requests.append(request)

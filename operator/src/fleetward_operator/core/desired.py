@@ -75,7 +75,7 @@ def engine_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
         args.append("--no-enable-prefix-caching")
     if not engine.chunked_prefill:
         args.append("--no-enable-chunked-prefill")
-    return (*args, "--scheduling-policy", spec.scheduling.policy.lower())
+    return tuple(args)
 
 
 def pod_shape(resources: ResourcesSpec) -> PodShape:

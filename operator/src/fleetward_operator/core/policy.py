@@ -12,6 +12,7 @@ from fleetward_api.bundle import (
     Quota,
     Retention,
     RetentionClass,
+    Scheduling,
     ServiceRef,
 )
 from fleetward_api.floors import Floors
@@ -88,6 +89,7 @@ def bundle_content(
         deletion=Deletion(scrub=spec.deletion.scrub, in_flight=spec.deletion.in_flight),
         eviction=_eviction(spec),
         quota=_quota(spec),
+        scheduling=_scheduling(service),
         floors=fleet.floors,
     )
 
@@ -164,6 +166,11 @@ def _quota(spec: CachePolicySpec) -> Quota:
         max_share_percent=spec.quota.max_share_percent or 100,
         guaranteed_share_percent=spec.quota.guaranteed_share_percent or 0,
     )
+
+
+def _scheduling(service: InferenceService) -> Scheduling:
+    wanted = service.spec.scheduling
+    return Scheduling(policy=wanted.policy, aging_after_ms=_ms(wanted.aging_after))
 
 
 def _ms(text: str | None) -> int | None:
