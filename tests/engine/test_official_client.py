@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -24,10 +23,11 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[open
     config = EngineConfig(
         model_uri=URI, served_model_names=(MODEL,), dtype="float32", kv_cache_memory_bytes=64 << 20
     )
-    build = functools.partial(build_engine, config, time.monotonic)
+    # Loaded beforehand: on a busy machine that takes longer than servers may take to start.
+    built = build_engine(config, time.monotonic)
     folder = tmp_path_factory.mktemp("client")
     async with (
-        running_engine(folder, governed=False, build=build) as engine,
+        running_engine(folder, governed=False, build=lambda: built) as engine,
         openai.AsyncOpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0) as opened,
     ):
         yield opened

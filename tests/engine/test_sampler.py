@@ -188,6 +188,24 @@ def test_a_bias_is_added_to_the_logit_and_changes_no_logprob() -> None:
     assert penalise(logits[0], make_row(params))[8] == pytest.approx(float(logits[0, 8]) - 100)
 
 
+def test_only_what_a_grammar_allows_is_drawn_whatever_else_is_asked() -> None:
+    logits = make_logits(1)
+    allowed = [3, 700, 1400]
+    mask = bytearray(-(-VOCABULARY // 8))
+    for token in allowed:
+        mask[token // 8] |= 1 << token % 8
+    for options in ({}, {"temperature": 0.0}, {"top_p": 0.5}, {"logit_bias": ((9, 100.0),)}):
+        params = SamplingParams(max_tokens=1, logprobs=0, **options)
+        row = make_row(params, allowed=bytes(mask))
+        assert sample(logits, [row])[0].token_id in allowed
+    # A model may have more logits than its tokenizer has tokens.
+    short = make_row(SamplingParams(max_tokens=1, temperature=0.0), allowed=bytes(mask[:2]))
+    assert sample(logits, [short])[0].token_id == 3
+    logits[0, allowed] = -math.inf
+    blocked = make_row(SamplingParams(max_tokens=1), allowed=bytes(mask))
+    assert sample(logits, [blocked])[0].token_id is None
+
+
 def test_banned_tokens_are_not_chosen_even_when_likeliest() -> None:
     logits = torch.zeros(1, 5)
     logits[0, 2] = 50.0

@@ -266,4 +266,4 @@ async def running_engine(
         await listeners.stop()
         await asyncio.to_thread(assembly.service.loop.stop, timeout_s=10)
         if assembly.service.model is not None:
-            assembly.service.model.encoder.close()
+            assembly.service.model.close()

@@ -6,7 +6,9 @@ FleetwardError
     ├── ModelUnavailable   the model source doesn't exist, or isn't the one that was pinned
     ├── ModelUnsupported   the model exists, but this engine has no code for it
     ├── RequestRefused     this request can never be served
-    └── ChatRefused        these messages don't fit the model's chat template
+    ├── ChatRefused        these messages don't fit the model's chat template
+    ├── GrammarRefused     this schema or grammar can't be followed
+    └── GrammarFailed      a grammar came to its limits within one text
 """
 
 from __future__ import annotations
@@ -54,6 +56,18 @@ class ChatRefused(EngineError):
     """The model's chat template refused the messages; the message is the template's own."""
 
     default_reason = "ChatRefused"
+
+
+class GrammarRefused(EngineError):
+    """A grammar can't be compiled; the message says what is wrong with it."""
+
+    default_reason = "GrammarRefused"
+
+
+class GrammarFailed(EngineError):
+    """A grammar came to its limits within one text; only that text ends."""
+
+    default_reason = "GrammarFailed"
 
 
 def one_line(fault: BaseException) -> str:

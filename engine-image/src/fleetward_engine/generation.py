@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from fleetward_engine.detokenizer import Detokenizer
+from fleetward_engine.errors import GrammarFailed
 from fleetward_engine.model_runner import Sampled, SampleRow
 from fleetward_engine.outputs import FinishReason, RequestOutput, TokenLogprobs
 from fleetward_engine.sequence import Sequence
@@ -23,6 +24,9 @@ class Generation:
         self._stop_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             self._stop_ids |= tokenizer.eos_token_ids
+        grammar = sequence.request.grammar
+        self._grammar = None if grammar is None else grammar.start()
+        self._fault: str | None = None
         self._seed = params.seed if params.seed is not None else _seed_of(self.request_id)
 
     @property
@@ -44,6 +48,7 @@ class Generation:
             prompt_token_ids=request.prompt_token_ids if params.has_penalties else (),
             output_token_ids=self.sequence.output_token_ids if params.has_penalties else (),
             banned_token_ids=self._stop_ids if index < params.min_tokens else frozenset(),
+            allowed=self._allowed(),
         )
 
     def advance(self, sampled: Sampled) -> RequestOutput:
@@ -53,9 +58,12 @@ class Generation:
         token_id = sampled.token_id
         self.sequence.token_ids.append(token_id)
         ended = token_id in self._stop_ids
+        whole = not ended and self._follow(token_id)
+        if self._fault is not None:
+            return self.close("error", error=self._fault)
         text = "" if ended else self._text.feed(token_id)
         reason: FinishReason | None = None
-        if ended or self._text.stopped:
+        if ended or whole or self._text.stopped:
             reason = "stop"
         elif self.sequence.num_output_tokens >= self.sequence.request.sampling.max_tokens:
             reason = "length"
@@ -67,6 +75,26 @@ class Generation:
     def close(self, reason: FinishReason, *, error: str | None = None) -> RequestOutput:
         """End without another token; text still held back is shown."""
         return self._output((), self._text.finish(), reason, error=error)
+
+    def _allowed(self) -> bytes | None:
+        """What the grammar allows next; its failure is told once the step is over."""
+        if self._grammar is None or self._fault is not None:
+            return None
+        try:
+            return self._grammar.allowed()
+        except GrammarFailed as fault:
+            self._fault = str(fault)
+            return None
+
+    def _follow(self, token_id: int) -> bool:
+        """Take the token; True when it makes the text whole."""
+        if self._grammar is None or self._fault is not None:
+            return False
+        try:
+            self._grammar.advance(token_id)
+        except GrammarFailed as fault:
+            self._fault = str(fault)
+        return self._grammar.finished
 
     def _output(
         self,

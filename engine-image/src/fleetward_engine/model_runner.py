@@ -16,7 +16,8 @@ class SampleRow:
 
     `row` indexes the step's rows. `seed`, `choice` and `index` (how many tokens were generated
     before) are the counter that the random number is drawn from. `prompt_token_ids` and
-    `output_token_ids` are for penalties. `banned_token_ids` can't be chosen.
+    `output_token_ids` are for penalties. `banned_token_ids` can't be chosen, nor can tokens whose
+    bit in `allowed` is 0 (`GrammarState.allowed`; None allows all).
     """
 
     row: int
@@ -27,6 +28,7 @@ class SampleRow:
     prompt_token_ids: SequenceOf[int]
     output_token_ids: SequenceOf[int]
     banned_token_ids: frozenset[int]
+    allowed: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fleetward_api.scope import Scope
 from fleetward_engine.errors import RequestRefused
+from fleetward_engine.grammar import Grammar
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
@@ -120,6 +121,7 @@ class Request:
     `choice` tells the choices of one call apart, so that a seed over `n` choices or a list of
     prompts does not draw the same numbers for each. `fork_of` names another request here with the
     same prompt and cache context: this one waits until that one's prompt is computed and cached.
+    `grammar` is what the text must follow; it ends where the grammar does.
     `priority` and `weight` (at least 1) are its tenant's, for the disciplines that look at them
     (`fleetward_engine.scheduling`).
     """
@@ -131,6 +133,7 @@ class Request:
     arrival: float
     choice: int = 0
     fork_of: str = ""
+    grammar: Grammar | None = None
     priority: int = 0
     weight: int = 1
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,7 +57,7 @@ def choose(logits: Tensor, params: SamplingParams, number: float) -> int:
 
 
 def penalise(logits: Tensor, row: SampleRow) -> Tensor:
-    """Logits [vocab] after penalties, biases and bans; a new tensor."""
+    """Logits [vocab] after penalties, biases, the grammar and bans; a new tensor."""
     logits = logits.clone()
     params = row.params
     if params.repetition_penalty != 1.0:
@@ -72,6 +73,8 @@ def penalise(logits: Tensor, row: SampleRow) -> Tensor:
     if params.logit_bias:
         ids, biases = zip(*params.logit_bias, strict=True)
         logits[list(ids)] += torch.tensor(biases, dtype=logits.dtype)
+    if row.allowed is not None:
+        logits.masked_fill_(~_unpack(row.allowed, logits.numel()), -math.inf)
     if row.banned_token_ids:
         logits[sorted(row.banned_token_ids)] = -math.inf
     return logits
@@ -80,11 +83,17 @@ def penalise(logits: Tensor, row: SampleRow) -> Tensor:
 def _sample_row(logits: Tensor, row: SampleRow, likeliest: int) -> Sampled:
     params = row.params
     logprobs_wanted = params.logprobs is not None
-    changed = params.has_penalties or bool(params.logit_bias or row.banned_token_ids)
+    changed = (
+        params.has_penalties
+        or row.allowed is not None
+        or bool(params.logit_bias or row.banned_token_ids)
+    )
     if params.greedy and not changed and not logprobs_wanted:
         return Sampled(likeliest)
     raw = logits.float().cpu()
     final = penalise(raw, row) if changed else raw
+    if row.allowed is not None and not bool(final.isfinite().any()):
+        return Sampled(None)
     if params.greedy:
         token = int(final.argmax())
     else:
@@ -93,6 +102,12 @@ def _sample_row(logits: Tensor, row: SampleRow, likeliest: int) -> Sampled:
     if params.logprobs is None:
         return Sampled(token)
     return Sampled(token, _logprobs(raw, token, params.logprobs))
+
+
+def _unpack(allowed: bytes, size: int) -> Tensor:
+    """A bit a token as a bool a logit, [size]; logits beyond the vocabulary are never allowed."""
+    bits = np.unpackbits(np.frombuffer(allowed, dtype=np.uint8), count=size, bitorder="little")
+    return torch.from_numpy(bits).bool()
 
 
 def _count_kept(probs: Tensor, params: SamplingParams) -> int:

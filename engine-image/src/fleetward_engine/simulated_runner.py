@@ -18,10 +18,13 @@ from fleetward_engine.simulation_profile import SimulationProfile
 from fleetward_engine.tokenizer import ByteTokenizer
 
 _ALPHABET = b"etaoinshrdlucmfw yp vbgk jqxz   "
+_PRINTABLE = range(0x20, 0x7F)
 
 
 class SimulatedRunner:
-    """Implements `ModelRunner`. Every text goes on until its `max_tokens`; sampling has no effect.
+    """Implements `ModelRunner`. Sampling has no effect.
+
+    Every text goes on until its `max_tokens`, unless it follows a grammar to its end.
 
     Args:
         num_blocks: usable blocks. block_size: tokens a block.
@@ -77,7 +80,15 @@ class SimulatedRunner:
         length = step.positions[step.row_offsets[sample.row + 1] - 1] + 1
         context = self._kv[list(step.block_tables[sample.row])].reshape(-1)[:length]
         digest = hashlib.sha256(context.tobytes()).digest()
-        token = _ALPHABET[digest[0] % len(_ALPHABET)]
+        choices = _ALPHABET if sample.allowed is None else _printable(sample.allowed)
+        token = int(choices[int.from_bytes(digest[:4], "little") % len(choices)])
         if sample.params.logprobs is None:
             return Sampled(token)
         return Sampled(token, TokenLogprobs(token, 0.0, ((token, 0.0),)))
+
+
+def _printable(allowed: bytes) -> Sequence[int]:
+    """The tokens that a grammar allows: those of printable ASCII, where there are any."""
+    bits = np.unpackbits(np.frombuffer(allowed, dtype=np.uint8), bitorder="little")
+    tokens: list[int] = np.flatnonzero(bits).tolist()
+    return [token for token in tokens if token in _PRINTABLE] or tokens

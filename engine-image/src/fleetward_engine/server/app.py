@@ -19,6 +19,7 @@ from fleetward_engine.server.inference import Inference
 from fleetward_engine.server.metrics import CONTENT_TYPE
 from fleetward_engine.server.request_id import RequestIds
 from fleetward_engine.server.service import EngineService
+from fleetward_engine.server.tokenize import Tokenization
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,13 @@ class Probes:
 def public_app(probes: Probes, *, new_id: Callable[[], str]) -> ASGIApp:
     """Everything on port 8000; every answer carries ``x-request-id``."""
     inference = probes.inference
+    tokenization = Tokenization(inference)
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", inference.chat_completions, methods=["POST"]),
             Route("/v1/completions", inference.completions, methods=["POST"]),
+            Route("/tokenize", tokenization.tokenize, methods=["POST"]),
+            Route("/detokenize", tokenization.detokenize, methods=["POST"]),
             Route("/v1/models", probes.models, methods=["GET"]),
             Route("/health", probes.health, methods=["GET"]),
             Route("/ready", probes.ready, methods=["GET"]),

@@ -8,17 +8,19 @@ from fleetward_api.openai import CODE_PURGED
 from fleetward_engine.outputs import RequestOutput
 from fleetward_engine.server.errors import server_fault, unavailable
 from fleetward_engine.server.logprobs import TokenEntry, TokenTrail
+from fleetward_engine.tool_dialect import ToolCall, ToolCallReader
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What one output added: text, and the tokens whose text that made final."""
+    """What one output added: text, the tokens whose text that made final, tool calls."""
 
     text: str
+    calls: tuple[ToolCall, ...]
     entries: tuple[TokenEntry, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.text or self.entries)
+        return bool(self.text or self.entries or self.calls)
 
 
 class Choice:
@@ -29,10 +31,17 @@ class Choice:
         counts_prompt: whether it is the one of its prompt's choices whose usage counts the prompt.
         echo: the prompt's text where the answer repeats it.
         trail: set where log-probabilities were asked for.
+        reader: set where tools may be called.
     """
 
     def __init__(
-        self, index: int, *, counts_prompt: bool, echo: str = "", trail: TokenTrail | None = None
+        self,
+        index: int,
+        *,
+        counts_prompt: bool,
+        echo: str = "",
+        trail: TokenTrail | None = None,
+        reader: ToolCallReader | None = None,
     ) -> None:
         self.index = index
         self.counts_prompt = counts_prompt
@@ -40,7 +49,9 @@ class Choice:
         self.entries: list[TokenEntry] = []
         self.finish_reason: str | None = None
         self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+        self.calls: tuple[ToolCall, ...] = ()
         self._trail = trail
+        self._reader = reader
         self._pieces: list[str] = []
 
     @property
@@ -55,13 +66,24 @@ class Choice:
             ApiError: the request failed or was aborted.
         """
         check_output(output)
-        delta = Delta(output.text_delta, self._trail.feed(output) if self._trail else ())
+        entries = self._trail.feed(output) if self._trail else ()
+        delta = Delta(*self._read(output), entries=entries)
         self._pieces.append(delta.text)
         self.entries += delta.entries
-        self.finish_reason = output.finish_reason
+        self.calls += delta.calls
+        self.finish_reason = "tool_calls" if self.calls else output.finish_reason
         self.prompt_tokens, self.cached_tokens = output.prompt_tokens, output.cached_tokens
         self.completion_tokens = output.completion_tokens
         return delta
+
+    def _read(self, output: RequestOutput) -> tuple[str, tuple[ToolCall, ...]]:
+        if self._reader is None:
+            return output.text_delta, ()
+        text = self._reader.feed(output.text_delta)
+        if output.finish_reason is None:
+            return text, ()
+        rest, calls = self._reader.finish()
+        return text + rest, calls
 
 
 def check_output(output: RequestOutput) -> None:

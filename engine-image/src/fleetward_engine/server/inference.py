@@ -11,10 +11,12 @@ from starlette.responses import Response
 
 from fleetward_api.identity import IDENTITY_HEADER
 from fleetward_api.openai import CODE_MODEL_NOT_FOUND
+from fleetward_engine.grammar import Grammar
 from fleetward_engine.request import Request
 from fleetward_engine.server.body import parse, read_body
 from fleetward_engine.server.cache_context import cache_context
 from fleetward_engine.server.choices import Choice
+from fleetward_engine.server.conversation import offered_tools
 from fleetward_engine.server.errors import ApiError
 from fleetward_engine.server.identity import Authenticator, Caller
 from fleetward_engine.server.logprobs import TokenTrail
@@ -25,6 +27,7 @@ from fleetward_engine.server.responses import Answer, Kind
 from fleetward_engine.server.sampling import sampling_params
 from fleetward_engine.server.service import EngineService, LoadedModel
 from fleetward_engine.server.streaming import GenerationResponse
+from fleetward_engine.tool_dialect import ToolCallReader
 
 Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
 Encode = Callable[[LoadedModel, Body], Awaitable[list[Prompt]]]
@@ -78,7 +81,8 @@ class Inference:
         check_supported(body)
         model, _ = self.service.ready_parts()
         prompts = await encode(model, body)
-        requests = self._requests(body, prompts, caller=caller, arrival=arrival)
+        grammar = await model.grammars.grammar_of(body)
+        requests = self._requests(body, prompts, grammar, caller=caller, arrival=arrival)
         generation = self.service.submit(requests)
         return GenerationResponse(
             generation,
@@ -98,6 +102,7 @@ class Inference:
         self,
         body: ChatCompletionBody | CompletionBody,
         prompts: list[Prompt],
+        grammar: Grammar | None,
         *,
         caller: Caller,
         arrival: float,
@@ -122,6 +127,7 @@ class Inference:
                     arrival=arrival,
                     choice=len(requests),
                     fork_of=first,
+                    grammar=grammar,
                     priority=caller.priority,
                     weight=caller.weight,
                 )
@@ -137,6 +143,7 @@ class Inference:
         model: LoadedModel,
     ) -> dict[str, Choice]:
         echo = isinstance(body, CompletionBody) and bool(body.echo)
+        calls = isinstance(body, ChatCompletionBody) and bool(offered_tools(body))
         return {
             request.request_id: Choice(
                 request.choice,
@@ -145,6 +152,7 @@ class Inference:
                 trail=TokenTrail(model.tokenizer)
                 if request.sampling.logprobs is not None
                 else None,
+                reader=ToolCallReader() if calls else None,
             )
             for request in requests
         }

@@ -7,9 +7,17 @@ is ignored, as those servers do.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from fleetward_engine.server.openai_base import Body, Items
+from fleetward_engine.server.openai_tools import (
+    CalledTools,
+    ResponseFormat,
+    ToolChoice,
+    ToolList,
+)
 
 MAX_STOP_STRINGS = 4
 MAX_STOP_LENGTH = 1024
@@ -21,20 +29,11 @@ MAX_CHOICES = 128
 MAX_TOP_LOGPROBS = 20
 MAX_USER_LENGTH = 512
 
-Item = TypeVar("Item")
-# One body can hold a million wrong items: an error for each takes seconds and gigabytes. For the
-# same reason values that are only ever refused are `object`: they were JSON when they came.
-Items = Annotated[list[Item], Field(fail_fast=True)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 StopList = Annotated[Items[StopString], Field(max_length=MAX_STOP_STRINGS)]
+ModelName = Annotated[str, Field(min_length=1, max_length=512)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-
-
-class Body(BaseModel):
-    """A strict reader: ``"5"`` is not 5, and NaN is not a number."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, frozen=True)
 
 
 class StreamOptions(Body):
@@ -42,12 +41,6 @@ class StreamOptions(Body):
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
-
-
-class ResponseFormat(Body):
-    """``response_format``: only plain text is produced."""
-
-    type: str = "text"
 
 
 class ContentPart(Body):
@@ -63,14 +56,18 @@ class Message(Body):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | Items[ContentPart] | None = None
     name: str | None = None
-    tool_calls: Items[object] | None = None
+    tool_calls: CalledTools | None = None
+    tool_call_id: str | None = None
     function_call: object = None
+
+
+Messages = Annotated[Items[Message], Field(min_length=1, max_length=4096)]
 
 
 class GenerationBody(Body):
     """What chat completions and completions share."""
 
-    model: Annotated[str, Field(min_length=1, max_length=512)]
+    model: ModelName
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
@@ -103,12 +100,12 @@ class GenerationBody(Body):
 class ChatCompletionBody(GenerationBody):
     """``POST /v1/chat/completions``."""
 
-    messages: Annotated[Items[Message], Field(min_length=1, max_length=4096)]
+    messages: Messages
     max_completion_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    tools: Items[object] | None = None
-    tool_choice: object = None
+    tools: ToolList | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     functions: Items[object] | None = None
     function_call: object = None
@@ -133,3 +130,22 @@ class CompletionBody(GenerationBody):
         if isinstance(prompt, str) or not prompt or isinstance(prompt[0], int):
             return [cast("str | list[int]", prompt)]
         return cast("list[str | list[int]]", prompt)
+
+
+class TokenizeBody(Body):
+    """``POST /tokenize``: a prompt or messages."""
+
+    model: ModelName
+    prompt: str | None = None
+    messages: Messages | None = None
+    tools: ToolList | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(Body):
+    """``POST /detokenize``."""
+
+    model: ModelName
+    tokens: Items[TokenId]

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fleetward_engine.errors import ChatRefused
+from fleetward_engine.server.conversation import plain_messages
 from fleetward_engine.server.errors import ApiError
-from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody, Message
-from fleetward_engine.tokenizer import ChatMessage, Tokenizer
+from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody
+from fleetward_engine.tokenizer import Tokenizer
 
 INLINE_CHARACTERS = 4096
 """Longer texts are encoded on a worker thread: a millisecond here delays every stream."""
@@ -42,7 +43,7 @@ class PromptEncoder:
 
     async def chat(self, body: ChatCompletionBody) -> Prompt:
         """The conversation through the model's chat template."""
-        messages = [_plain(message) for message in body.messages]
+        messages = plain_messages(body)
         size = self._check_size([message["content"] for message in messages], "messages")
         try:
             return Prompt(await self._encode(size, lambda: self._tokenizer.encode_chat(messages)))
@@ -96,10 +97,3 @@ class PromptEncoder:
 def longest_token_bytes(tokenizer: Tokenizer) -> int:
     """Bytes of the longest token: a text of n characters has at least n / that many tokens."""
     return max(1, *(len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)))
-
-
-def _plain(message: Message) -> ChatMessage:
-    content = message.content
-    if isinstance(content, list):
-        content = "".join(part.text or "" for part in content)
-    return {"role": message.role, "content": content or ""}

@@ -14,6 +14,7 @@ from fleetward_engine.server.openai_models import (
     GenerationBody,
     Message,
 )
+from fleetward_engine.server.openai_tools import NamedTool
 
 _TIERS = frozenset({"auto", "default"})
 _MAX_METADATA = 16
@@ -36,8 +37,12 @@ def _shared(body: GenerationBody) -> ApiError | None:
     if body.metadata and not _is_metadata(body.metadata):
         message = f"metadata takes at most {_MAX_METADATA} pairs of strings."
         return refused("metadata", message, code=CODE_INVALID_VALUE)
-    if body.response_format is not None and body.response_format.type != "text":
-        return refused("response_format", 'Only response_format {"type": "text"} is supported.')
+    shape = body.response_format
+    if shape is not None and shape.type == "json_schema" and shape.json_schema is None:
+        where = "response_format.json_schema"
+        return refused(where, f"{where} is missing.", code=CODE_INVALID_VALUE)
+    if shape is not None and shape.type != "text" and body.min_tokens:
+        return refused("min_tokens", "min_tokens can't be combined with response_format.")
     if body.cache_salt:
         message = "cache_salt is not supported: reuse is bounded by the service's CachePolicy."
         return refused("cache_salt", message)
@@ -54,13 +59,12 @@ def _chat(body: ChatCompletionBody) -> ApiError | None:
     if body.top_logprobs and not body.logprobs:
         message = "top_logprobs needs logprobs=true."
         return refused("top_logprobs", message, code=CODE_INVALID_VALUE)
-    if body.tools or body.functions:
-        param = "tools" if body.tools else "functions"
-        return refused(param, f"{param} are not supported by this engine.")
-    if body.tool_choice not in (None, "none", "auto"):
-        return refused("tool_choice", "tool_choice needs tools, which are not supported.")
+    if body.functions:
+        return refused("functions", "functions are not supported: use tools.")
     if body.function_call not in (None, "none", "auto"):
-        return refused("function_call", "function_call needs functions, which are not supported.")
+        return refused("function_call", "function_call is not supported: use tool_choice.")
+    if (fault := _tools(body)) is not None:
+        return fault
     if body.modalities is not None and body.modalities != ["text"]:
         return refused("modalities", 'Only modalities ["text"] is supported.')
     for param in ("audio", "prediction", "web_search_options"):
@@ -68,14 +72,45 @@ def _chat(body: ChatCompletionBody) -> ApiError | None:
             return refused(param, f"{param} is not supported by this engine.")
     if body.reasoning_effort not in (None, "none"):
         return refused("reasoning_effort", "reasoning_effort is not supported by this engine.")
-    return next((fault for fault in map(_message, enumerate(body.messages)) if fault), None)
+    called: set[str] = set()
+    faults = (_message(index, each, called) for index, each in enumerate(body.messages))
+    return next((fault for fault in faults if fault is not None), None)
 
 
-def _message(numbered: tuple[int, Message]) -> ApiError | None:
-    index, message = numbered
+def _tools(body: ChatCompletionBody) -> ApiError | None:
+    names = [tool.function.name for tool in body.tools or ()]
+    choice = body.tool_choice
+    if choice not in (None, "none", "auto") and not names:
+        return refused("tool_choice", "tool_choice needs tools.", code=CODE_INVALID_VALUE)
+    if isinstance(choice, NamedTool) and choice.function.name not in names:
+        message = f"tool_choice: {choice.function.name!r} is none of the tools."
+        return refused("tool_choice", message, code=CODE_INVALID_VALUE)
+    if len(set(names)) < len(names):
+        return refused("tools", "Two tools have one name.", code=CODE_INVALID_VALUE)
+    if not names or choice == "none":
+        return None
+    if body.response_format is not None and body.response_format.type != "text":
+        return refused("response_format", "response_format can't be combined with tools.")
+    if body.min_tokens:
+        return refused("min_tokens", "min_tokens can't be combined with tools.")
+    return None
+
+
+def _message(index: int, message: Message, called: set[str]) -> ApiError | None:
+    """Check one message; `called` are the ids of tool calls in those before."""
     where = f"messages[{index}]"
-    if message.role in ("tool", "function") or message.tool_calls or message.function_call:
-        return refused(where, f"{where}: tool and function messages are not supported.")
+    if message.role == "function" or message.function_call:
+        return refused(where, f"{where}: function messages are not supported: use tools.")
+    if message.tool_calls and message.role != "assistant":
+        param = f"{where}.tool_calls"
+        return refused(param, f"{param}: only the assistant calls.", code=CODE_INVALID_VALUE)
+    called.update(call.id for call in message.tool_calls or ())
+    if message.role == "tool" and message.tool_call_id not in called:
+        param = f"{where}.tool_call_id"
+        said = f"{param} names no call of a message before it."
+        return refused(param, said, code=CODE_INVALID_VALUE)
+    if message.content is None and message.tool_calls:
+        return None
     if message.content is None:
         return refused(f"{where}.content", f"{where}.content is missing.", code="invalid_value")
     if isinstance(message.content, str):

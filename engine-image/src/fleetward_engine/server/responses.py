@@ -15,6 +15,7 @@ import orjson
 from fleetward_engine.server.choices import Choice, Delta
 from fleetward_engine.server.logprobs import TokenEntry, chat_logprobs, text_logprobs
 from fleetward_engine.tokenizer import Tokenizer
+from fleetward_engine.tool_dialect import ToolCall
 
 Json = dict[str, object]
 Kind = Literal["chat", "text"]
@@ -82,7 +83,13 @@ class Answer:
 
     def delta(self, choice: Choice, delta: Delta) -> Json:
         """A chunk with text."""
-        content = {"content": delta.text} if self.kind == "chat" else delta.text
+        content: object = delta.text
+        if self.kind == "chat":
+            content = {"content": delta.text} if delta.text or not delta.calls else {}
+            if delta.calls:
+                calls = self._calls(choice, delta.calls)
+                numbered = [{"index": number, **call} for number, call in enumerate(calls)]
+                content = {**content, "tool_calls": numbered}
         return self._chunk(choice, content, delta.entries)
 
     def closing(self, choice: Choice) -> Json:
@@ -101,10 +108,27 @@ class Answer:
             "logprobs": self._logprobs(choice, choice.entries) if self.logprobs else None,
         }
         if self.kind == "chat":
-            whole["message"] = {"role": "assistant", "content": choice.text, "refusal": None}
+            whole["message"] = self._message(choice)
         else:
             whole["text"] = choice.echo + choice.text
         return whole
+
+    def _message(self, choice: Choice) -> Json:
+        message: Json = {"role": "assistant", "content": choice.text, "refusal": None}
+        if choice.calls:
+            message["content"] = choice.text or None
+            message["tool_calls"] = self._calls(choice, choice.calls)
+        return message
+
+    def _calls(self, choice: Choice, calls: Sequence[ToolCall]) -> list[Json]:
+        return [
+            {
+                "id": f"call_{self.request_id}_{choice.index}_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for number, call in enumerate(calls)
+        ]
 
     def _chunk(
         self,

@@ -29,6 +29,7 @@ from fleetward_engine.server.loop import EngineLoop
 from fleetward_engine.server.metrics import EngineMetrics, Held, Timeline
 from fleetward_engine.server.prompt import PromptEncoder, PromptLimits, longest_token_bytes
 from fleetward_engine.server.sampling import Limits, refusal
+from fleetward_engine.server.structure import GrammarDesk
 from fleetward_engine.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -44,12 +45,18 @@ class LoadedModel:
     kv_blocks: int
     block_size: int
     encoder: PromptEncoder
+    grammars: GrammarDesk
     tokenizer: Tokenizer
 
     def limits_under(self, policy: PolicyInForce) -> Limits:
         """What one request may use: the context, as far as its tenant's share of the KV goes."""
         share = share_rules(policy.bundle).max_blocks(self.kv_blocks) * self.block_size
         return replace(self.limits, context_tokens=min(self.limits.context_tokens, share))
+
+    def close(self) -> None:
+        """Stop the threads that encode and compile."""
+        self.encoder.close()
+        self.grammars.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +245,7 @@ def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:
         kv_blocks=stats.kv_blocks_total,
         block_size=engine.config.block_size,
         tokenizer=tokenizer,
+        grammars=GrammarDesk(tokenizer),
         encoder=PromptEncoder(
             tokenizer,
             PromptLimits(

@@ -1,4 +1,4 @@
-"""The hot route: `POST /v1/chat/completions` and `/v1/completions` as one raw ASGI object."""
+"""The hot route: completions and tokenization, passed on by one raw ASGI object."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def build_public_app(
     """The application on the public port.
 
     Args:
-        completions: serves both completion routes.
+        completions: serves every route that an engine answers.
         gate: authenticates the model list.
         not_ready: what still keeps requests away; empty means ready.
     """
@@ -81,6 +81,8 @@ def build_public_app(
         routes=[
             Route("/v1/chat/completions", completions, methods=["POST"]),
             Route("/v1/completions", completions, methods=["POST"]),
+            Route("/tokenize", completions, methods=["POST"]),
+            Route("/detokenize", completions, methods=["POST"]),
             Route(_MODELS, models, methods=["GET"]),
             Route(_MODELS + "/{name:path}", models, methods=["GET"]),
             Route("/healthz", healthz),
