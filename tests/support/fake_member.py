@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from aiohttp import web
 
@@ -74,8 +72,8 @@ class FakeMember:
         app.router.add_get("/admission", self._admission)
         app.router.add_route("*", "/{call:state|policy|purge}", self._call)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        with tempfile.TemporaryDirectory() as folder:
-            context.load_cert_chain(*self.keys.write_tls(Path(folder)))
+        with self.keys.tls_files() as files:
+            context.load_cert_chain(*files)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, self.address, self.port, ssl_context=context).start()

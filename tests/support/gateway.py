@@ -211,7 +211,7 @@ async def gateway_under_test(
         Upstream(first_byte_s=config.bounds.first_byte_s) as upstream,
         aiohttp.ClientSession() as session,
     ):
-        gateway = Gateway(config, client, upstream, tls_folder=folder)
+        gateway = Gateway(config, client, upstream)
         listeners = (gateway.public, gateway.admin, gateway.scrape)
         tasks = [asyncio.create_task(listener.serve()) for listener in listeners]
         await eventually(lambda: all(listener.started for listener in listeners))

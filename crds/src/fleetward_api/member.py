@@ -9,6 +9,9 @@ from __future__ import annotations
 import base64
 import hmac
 import ipaddress
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,14 +72,26 @@ class MemberKeys:
             certificate_fingerprint=certificate_fingerprint(certificate.public_bytes(Encoding.DER)),
         )
 
-    def write_tls(self, folder: Path) -> tuple[Path, Path]:
-        """Write certificate and key for a TLS server, readable by us alone; return their paths."""
-        paths = (folder / "admin.crt", folder / "admin.key")
-        for path, pem in zip(paths, (self.certificate_pem, self.private_key_pem), strict=True):
-            path.touch(mode=0o600)
-            path.chmod(0o600)
-            path.write_bytes(pem)
-        return paths
+    @contextmanager
+    def tls_files(self) -> Iterator[tuple[Path, Path]]:
+        """Paths of certificate and key for a TLS library, which reads nothing but files.
+
+        The files are memory of this process without a name in any folder, and gone after the block:
+        a key that was on a disk once may be found there when it is deleted.
+        """
+        with ExitStack() as stack:
+            yield (
+                stack.enter_context(_memory_file("admin.crt", self.certificate_pem)),
+                stack.enter_context(_memory_file("admin.key", self.private_key_pem)),
+            )
+
+
+@contextmanager
+def _memory_file(name: str, content: bytes) -> Iterator[Path]:
+    with os.fdopen(os.memfd_create(name, os.MFD_CLOEXEC), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
 def certificate_fingerprint(der: bytes) -> str:

@@ -7,13 +7,11 @@ import contextlib
 import logging
 import random
 import secrets
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -50,9 +48,7 @@ logger = logging.getLogger(__name__)
 class Gateway:
     """All parts of one gateway; `listeners` are bound, nothing runs yet."""
 
-    def __init__(
-        self, settings: Settings, client: KubeClient, upstream: Upstream, *, tls_folder: Path
-    ) -> None:
+    def __init__(self, settings: Settings, client: KubeClient, upstream: Upstream) -> None:
         self.settings = settings
         self.view = ClusterView(settings.service_namespaces)
         self.metrics = Metrics()
@@ -83,7 +79,7 @@ class Gateway:
         )
         ties = random.Random(secrets.randbits(64))  # noqa: S311 - load balancing
         self.dispatcher = Dispatcher(self.view, upstream, metrics=self.metrics, rng=ties)
-        self._bind(tls_folder)
+        self._bind()
 
     def unsynced(self) -> list[str]:
         """What must still be read from the cluster before requests can be judged."""
@@ -111,7 +107,7 @@ class Gateway:
         while len(self.flights):  # noqa: ASYNC110 - an event would cost the hot path
             await asyncio.sleep(_POLL_S)
 
-    def _bind(self, tls_folder: Path) -> None:
+    def _bind(self) -> None:
         bounds, ports = self.settings.bounds, self.settings.ports
         completions = CompletionsRoute(
             self.gate,
@@ -135,14 +131,15 @@ class Gateway:
             max_body=bounds.body_bytes,
             write_stall_s=stall_s,
         )
-        self.admin = Listener(
-            admin.build_app(),
-            host=ports.host,
-            port=ports.admin,
-            max_body=MAX_ADMIN_BODY,
-            write_stall_s=stall_s,
-            tls=self.member.keys.write_tls(tls_folder),
-        )
+        with self.member.keys.tls_files() as tls:
+            self.admin = Listener(
+                admin.build_app(),
+                host=ports.host,
+                port=ports.admin,
+                max_body=MAX_ADMIN_BODY,
+                write_stall_s=stall_s,
+                tls=tls,
+            )
         self.scrape = Listener(
             self._metrics_app(),
             host=ports.host,
@@ -171,23 +168,22 @@ class Gateway:
 @asynccontextmanager
 async def running_gateway(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Gateway]:
     """A gateway that serves while the block runs; a part that fails ends the block."""
-    with tempfile.TemporaryDirectory(prefix="fleetward-") as folder:
-        async with (
-            KubeClient.from_environment(environ) as client,
-            Upstream(first_byte_s=settings.bounds.first_byte_s) as upstream,
-        ):
-            gateway = Gateway(settings, client, upstream, tls_folder=Path(folder))
-            async with asyncio.TaskGroup() as group:
-                background = [
-                    group.create_task(gateway.watches.run()),
-                    group.create_task(gateway.lag.run()),
-                ]
+    async with (
+        KubeClient.from_environment(environ) as client,
+        Upstream(first_byte_s=settings.bounds.first_byte_s) as upstream,
+    ):
+        gateway = Gateway(settings, client, upstream)
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(gateway.watches.run()),
+                group.create_task(gateway.lag.run()),
+            ]
+            for listener in (gateway.public, gateway.admin, gateway.scrape):
+                group.create_task(listener.serve())
+            try:
+                yield gateway
+            finally:
                 for listener in (gateway.public, gateway.admin, gateway.scrape):
-                    group.create_task(listener.serve())
-                try:
-                    yield gateway
-                finally:
-                    for listener in (gateway.public, gateway.admin, gateway.scrape):
-                        listener.should_exit = True
-                    for task in background:
-                        task.cancel()
+                    listener.should_exit = True
+                for task in background:
+                    task.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import ssl
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,11 +150,12 @@ def test_an_address_that_is_none_is_refused() -> None:
         MemberKeys.generate(pod_uid="p", pod_ip="")
 
 
-def test_the_files_serve_tls_and_are_ours_alone(tmp_path: Path) -> None:
-    certificate, key = KEYS.write_tls(tmp_path)
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    assert {path.stat().st_mode & 0o777 for path in (certificate, key)} == {0o600}
-    KEYS.write_tls(tmp_path)
+def test_the_files_serve_tls_and_lie_in_no_folder() -> None:
+    with KEYS.tls_files() as files:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+        assert all(str(file.readlink()).startswith("/memfd:") for file in files)
+        assert all(file.stat().st_nlink == 0 for file in files)
+    assert not any(file.exists() and "admin" in str(file.readlink()) for file in files)
 
 
 def test_no_key_shows_in_a_repr() -> None:

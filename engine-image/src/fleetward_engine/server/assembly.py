@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from starlette.types import ASGIApp
 
@@ -129,6 +127,5 @@ def _admin_app(
 
 
 def _tls_server(app: ASGIApp, keys: MemberKeys) -> Server:
-    # The key is on disk only while the TLS library, which takes nothing but files, reads it.
-    with tempfile.TemporaryDirectory(prefix="fleetward-tls-") as folder:
-        return server(app, tls=keys.write_tls(Path(folder)))
+    with keys.tls_files() as files:
+        return server(app, tls=files)

@@ -30,7 +30,7 @@ class Listener(uvicorn.Server):
         port: 0 picks a free one, see `port`.
         max_body: bytes of a request's body that any route may read.
         write_stall_s: seconds for which a client may take nothing of what is sent to it.
-        tls: certificate and key, or None for plain HTTP.
+        tls: certificate and key, read now, or None for plain HTTP.
     """
 
     def __init__(
@@ -63,6 +63,8 @@ class Listener(uvicorn.Server):
                 ssl_keyfile=key,
             )
         )
+        # Now: the files of a certificate and its key are there only for as long as this takes.
+        self.config.load()
         self._socket = _bound(host, port)
 
     @property
