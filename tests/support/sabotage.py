@@ -63,7 +63,8 @@ def hang() -> None:
 FAULTS: dict[str, Callable[[], None]] = {
     each.__name__: each for each in (no_memory, no_device, panic, greedy, starved, hang)
 }
-"""And `stuck`: a step that fails while a thread of the tokenizer's is in a call without end."""
+"""And `stuck`: a step that fails while a thread of the tokenizer's is in a call without end; and
+`quoting`: a step that fails with the text it works on as its words."""
 
 
 def _limit() -> None:
@@ -92,6 +93,8 @@ def main(fault: str, trigger: Path, arguments: list[str]) -> int:
         run = engine._runner.run
 
         def step(step_input: Any) -> Any:
+            if trigger.exists() and fault == "quoting":
+                raise KeyError(b"".join(map(engine.tokenizer.token_bytes, step_input.token_ids)))
             if trigger.exists():
                 FAULTS.get(fault, no_memory)()
             return run(step_input)

@@ -15,7 +15,8 @@ The tree (each program adds its own branches under the root)::
     └── EvidenceError       evidence that cannot be built
 
 `reason` is the CamelCase word that conditions, Events and metrics carry; `retryable` says whether
-the same call may succeed later without anybody changing it.
+the same call may succeed later without anybody changing it. `quotes_request` is true of those whose
+message may repeat what a client sent: it is for that client alone, and for no log (`fault_words`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class FleetwardError(Exception):
 
     default_reason: ClassVar[str] = "Failed"
     default_retryable: ClassVar[bool] = False
+    quotes_request: ClassVar[bool] = False
 
     def __init__(
         self, message: str, *, reason: str | None = None, retryable: bool | None = None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from fleetward_api.early_stop import end_on_sigterm
+from fleetward_api.logs import log_without_content
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.server.drain_command import DrainFailed, drain
 from fleetward_engine.server.termination import write_termination
@@ -21,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     end_on_sigterm()
     arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_without_content()
     # Its start and stop lines say nothing that ours do not.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:

@@ -46,6 +46,7 @@ class RequestRefused(EngineError):
     """
 
     default_reason = "RequestRefused"
+    quotes_request = True
 
     def __init__(self, message: str, *, param: str = "") -> None:
         super().__init__(message)
@@ -56,18 +57,21 @@ class ChatRefused(EngineError):
     """The model's chat template refused the messages; the message is the template's own."""
 
     default_reason = "ChatRefused"
+    quotes_request = True
 
 
 class GrammarRefused(EngineError):
     """A grammar can't be compiled; the message says what is wrong with it."""
 
     default_reason = "GrammarRefused"
+    quotes_request = True
 
 
 class GrammarFailed(EngineError):
     """A grammar came to its limits within one text; only that text ends."""
 
     default_reason = "GrammarFailed"
+    quotes_request = True
 
 
 def one_line(fault: BaseException) -> str:

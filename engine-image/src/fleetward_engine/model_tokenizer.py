@@ -42,8 +42,8 @@ class ModelTokenizer:
         eos_token_ids: frozenset[int],
         template: ChatTemplate | None,
     ) -> None:
-        # The package would keep the first 10,000 words that it met, of whichever tenant, for as long
-        # as the process lives: out of a purge's reach, and faster for whoever guesses one.
+        # The package would keep the first 10,000 words that it met, of whichever tenant, for as
+        # long as the process lives: out of a purge's reach, and faster for whoever guesses one.
         for tokenizer in (special, plain):
             tokenizer.model._resize_cache(0)  # noqa: SLF001 - it has no other way
         self._special = special

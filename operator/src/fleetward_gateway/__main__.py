@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 
 from fleetward_api.early_stop import end_on_sigterm
 from fleetward_api.errors import FleetwardError
+from fleetward_api.logs import log_without_content
 from fleetward_gateway.settings import read_settings
 
 
@@ -16,9 +16,7 @@ def main() -> None:
     end_on_sigterm()
     try:
         settings = read_settings(os.environ)
-        logging.basicConfig(
-            level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )
+        log_without_content(settings.log_level)
         # Here: the server and the Kubernetes client take a second to import.
         from fleetward_gateway.serve import serve  # noqa: PLC0415
 

@@ -25,6 +25,7 @@ class Problem(FleetwardError):
     """
 
     default_reason = "RequestRefused"
+    quotes_request = True
 
     def __init__(
         self,

@@ -8,15 +8,14 @@ import os
 import sys
 
 from fleetward_api.early_stop import end_on_sigterm
+from fleetward_api.logs import log_without_content
 from fleetward_operator.settings import SettingsError, read_settings
 
 
 def main() -> None:
     """Entry point of the console script."""
     end_on_sigterm()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_without_content()
     # kopf tells every event that it sees; we tell what we do about them.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import kopf
 
+from fleetward_api.logs import log_uncaught_faults, tell_stray_fault
 from fleetward_operator.handlers.app import App
 from fleetward_operator.handlers.kopf_registry import build_registry, build_settings
 from fleetward_operator.settings import Settings
@@ -13,6 +15,8 @@ from fleetward_operator.settings import Settings
 
 async def run(settings: Settings) -> int:
     """Run one replica; its exit code."""
+    log_uncaught_faults()
+    asyncio.get_running_loop().set_exception_handler(tell_stray_fault)
     app = App(settings)
     await kopf.operator(
         registry=build_registry(app),

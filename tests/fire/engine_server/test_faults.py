@@ -65,7 +65,7 @@ async def events(engine: RunningEngine, body: dict[str, Any]) -> list[str]:
 async def test_a_failing_step_ends_streams_in_band_and_readiness(tmp_path: Path) -> None:
     def fail_later(step: int) -> None:
         if step > 5:
-            raise RuntimeError("the device is gone")
+            raise RuntimeError("CUDA error: the device is gone")
 
     build = sabotaged(tmp_path, fail_later)
     async with running_engine(tmp_path, governed=False, build=build) as engine:

@@ -100,9 +100,11 @@ async def test_a_fatal_fault_is_told_to_the_kubelet(
     async with asyncio.timeout(30):
         assert await run(settings, assemble(settings, build, world)) == code
     words = settings.termination_log.read_text()
-    assert words == (
-        "file:///nope is not there" if fault == "load" else "ZeroDivisionError: division by zero"
-    )
+    if fault == "load":
+        assert words == "file:///nope is not there"
+    else:
+        # Its own words could quote a request; where it was raised cannot.
+        assert words.startswith(f"ZeroDivisionError at {__name__}:")
 
 
 @pytest.fixture

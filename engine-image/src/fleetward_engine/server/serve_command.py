@@ -8,6 +8,7 @@ import uuid
 
 import uvloop
 
+from fleetward_api.logs import log_uncaught_faults, tell_stray_fault
 from fleetward_engine.factory import build_engine
 from fleetward_engine.server.assembly import World, assemble
 from fleetward_engine.server.process import make_last_resort, run
@@ -16,9 +17,11 @@ from fleetward_engine.settings import ServeSettings
 
 def serve(settings: ServeSettings) -> int:
     """Assemble and run the serving process on uvloop."""
+    log_uncaught_faults()
     world = World(clock=time.monotonic, wall=time.time, new_id=lambda: uuid.uuid4().hex)
 
     async def life() -> int:
+        asyncio.get_running_loop().set_exception_handler(tell_stray_fault)
         assembly = assemble(settings, lambda: build_engine(settings.engine, world.clock), world)
         return await run(settings, assembly, last_resort=make_last_resort())
 

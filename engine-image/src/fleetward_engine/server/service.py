@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from fleetward_api.admin import ModelState
 from fleetward_api.cache_key import ModelFingerprint
+from fleetward_api.fault_words import sentence_of
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.engine import Engine
@@ -138,7 +139,8 @@ class EngineService:
             ApiError: 503 that says what is missing.
         """
         if self.phase in ("failed", "load_failed"):
-            raise unavailable(f"The engine failed: {self.fault}", code="engine_failed")
+            # Not why: that is for its pod's status, and none of a caller's business.
+            raise unavailable("The engine failed; another will take over.", code="engine_failed")
         if self.model is None:
             raise unavailable("The model is being loaded.", code="model_loading")
         if self.policy is None:
@@ -175,7 +177,8 @@ class EngineService:
 
     def on_load_failed(self, fault: BaseException) -> None:
         """The model can't be loaded: say so in every place that is looked at."""
-        self._end("load_failed", fault)
+        # No request has come yet, so its words are the model's and the device's alone.
+        self._end("load_failed", describe(fault))
 
     def on_idle(self, stats: EngineStats) -> None:
         """Self-check: what is held for nobody is logged and counted, what is awaited is failed."""
@@ -190,7 +193,7 @@ class EngineService:
 
     def on_failed(self, fault: BaseException) -> None:
         """The engine raised: every client hears of it now."""
-        self._end("failed", fault)
+        self._end("failed", sentence_of(fault))
         self.fail_all(server_fault("The engine failed while serving.", code="engine_failed"))
 
     def on_outputs(self, outputs: list[RequestOutput], at: float) -> None:
@@ -217,14 +220,14 @@ class EngineService:
         self.metrics.refused(error.code or str(error.status))
         running.generation.fail(error)
 
-    def _end(self, phase: Phase, fault: BaseException) -> None:
+    def _end(self, phase: Phase, fault: str) -> None:
         self.phase = phase
-        self.fault = describe(fault)
+        self.fault = fault
         self.ended.set()
 
 
 def describe(fault: BaseException) -> str:
-    """A fault in one line for people: its message, with the type where that says more."""
+    """A fault of loading in one line: its message, with the type where that says more."""
     words = " ".join(str(fault).split())
     if type(fault).__module__.startswith("fleetward"):
         return words[:1024]

@@ -1,0 +1,1 @@
+"""What a client sent is found again by that client alone."""
