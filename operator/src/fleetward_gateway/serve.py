@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import uvloop
 
 from fleetward_api.logs import log_uncaught_faults, tell_stray_fault
+from fleetward_api.memory_guard import refuse_dumps
 from fleetward_gateway.program import running_gateway
 from fleetward_gateway.settings import Settings
 
@@ -16,6 +17,7 @@ from fleetward_gateway.settings import Settings
 def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT, then drain."""
     log_uncaught_faults()
+    refuse_dumps()
     uvloop.run(_serve(settings, environ))
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import kopf
 
 from fleetward_api.logs import log_uncaught_faults, tell_stray_fault
+from fleetward_api.memory_guard import refuse_dumps
 from fleetward_operator.handlers.app import App
 from fleetward_operator.handlers.kopf_registry import build_registry, build_settings
 from fleetward_operator.settings import Settings
@@ -16,6 +17,7 @@ from fleetward_operator.settings import Settings
 async def run(settings: Settings) -> int:
     """Run one replica; its exit code."""
     log_uncaught_faults()
+    refuse_dumps()
     asyncio.get_running_loop().set_exception_handler(tell_stray_fault)
     app = App(settings)
     await kopf.operator(
