@@ -95,6 +95,10 @@ _WHOLE = {
 }
 
 
+BROKEN_IN_THE_BODY = frozenset(_CHUNKS)
+"""Names of the cases whose head is fine."""
+
+
 def smuggling_set(route: str) -> dict[str, bytes]:
     """Everything that must be refused on a route such as `POST /v1/completions`, by name."""
     start = f"{route} HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\n".encode()

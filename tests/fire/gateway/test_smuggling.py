@@ -13,7 +13,13 @@ from e2e.chaos.scale import is_full, seed
 from e2e.figures.record import record
 from tests.support.fake_engine import FakeEngine, events
 from tests.support.gateway import KEY_A, GatewayUnderTest
-from tests.support.hostile_http import SMUGGLED, Said, say, smuggling_set
+from tests.support.hostile_http import (
+    BROKEN_IN_THE_BODY,
+    SMUGGLED,
+    Said,
+    say,
+    smuggling_set,
+)
 
 PUBLIC = (
     *("POST /v1/completions", "POST /v1/chat/completions", "GET /v1/models", "GET /v1/models/m"),
@@ -62,16 +68,31 @@ async def said_to(cases: list[Case], rng: random.Random, splits: int) -> dict[st
     return dict(await asyncio.gather(*jobs))
 
 
+def is_refused(name: str, said: Said) -> bool:
+    """Whether a request was refused and nothing behind it was taken.
+
+    A close under a client that still sends may overtake the answer. And where the head is fine and
+    the body breaks later, a route that needs no body may have answered by then.
+    """
+    case, _, cut = name.partition(" (cut at ")
+    if cut == "[])" or not said.closed:
+        return said.statuses == [400]
+    early = case.rpartition(" at ")[0] in BROKEN_IN_THE_BODY and len(said.statuses) == 1
+    return said.statuses in ([], [400]) or early
+
+
 async def test_nothing_that_is_framed_two_ways_is_taken_and_nothing_behind_it(
     served: GatewayUnderTest, engine: FakeEngine
 ) -> None:
     rng = random.Random(seed())  # noqa: S311 - where to cut
     answers = await said_to(cases_of(served), rng, SPLITS if is_full() else 0)
     assert len(answers) > 250
-    wrong = {name: said for name, said in answers.items() if said.statuses != [400]}
-    smuggled = sum(len(said.statuses) > 1 for said in answers.values())
+    wrong = {name: said for name, said in answers.items() if not is_refused(name, said)}
+    told = sum(said.statuses == [400] for said in answers.values())
     if is_full():
-        record("smuggled-requests", smuggled + len(wrong), f"of {len(answers)} on all routes")
+        record(
+            "smuggled-requests", len(wrong), f"of {len(answers)} on all routes; {told} got a 400"
+        )
     assert wrong == {}
     assert all(said.closed for said in answers.values())
     assert engine.requests == []
