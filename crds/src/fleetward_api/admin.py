@@ -86,6 +86,26 @@ class ModelState(AnswerModel):
     runner: OptionalName = ""
 
 
+class KvHolding(AnswerModel):
+    """What a tenant has cached under one retention class (`""`: the policy's own times).
+
+    Attributes:
+        blocks: KV blocks that a lookup can find.
+        hits: how often one was found, since the engine started.
+        oldest_age_ms: time since the oldest of them was made.
+    """
+
+    tenant: Name
+    retention_class: OptionalName = ""
+    blocks: Count
+    hits: Count
+    oldest_age_ms: Count
+
+
+MAX_KV_HOLDINGS: Final = 256
+"""Holdings in one `MemberState`, the largest first; those beyond are left out."""
+
+
 class MemberState(AnswerModel):
     """Answer of `GET /state`.
 
@@ -94,6 +114,8 @@ class MemberState(AnswerModel):
         epoch: number of the epoch whose secret the engine holds; 0 for none.
         model: None on a gateway, and on an engine whose model could not load (`fault` says why).
         kv_blocks_used, kv_blocks_total: device blocks.
+        kv_block_bytes: bytes of one.
+        kv_holdings: what each tenant has cached.
     """
 
     kind: MemberKind
@@ -107,6 +129,8 @@ class MemberState(AnswerModel):
     model: ModelState | None = None
     kv_blocks_used: Count = 0
     kv_blocks_total: Count = 0
+    kv_block_bytes: Count = 0
+    kv_holdings: Annotated[tuple[KvHolding, ...], Field(max_length=MAX_KV_HOLDINGS)] = ()
     running: Count = 0
     waiting: Count = 0
     draining: bool = False

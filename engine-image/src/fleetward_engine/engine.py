@@ -163,6 +163,7 @@ class Engine:
             failed_logits=self._counters.failed_logits,
             steps=self._counters.steps,
             last_progress=self._counters.last_progress,
+            kv_block_bytes=self.block_bytes,
             kv_blocks_max_share=pool.accounts.max_blocks,
             kv_blocks_guaranteed=pool.accounts.guaranteed_blocks,
             shares=pool.accounts.shares(),

@@ -116,6 +116,7 @@ class EngineStats:
     failed_logits: int
     steps: int
     last_progress: float
+    kv_block_bytes: int
     kv_blocks_max_share: int
     kv_blocks_guaranteed: int
     shares: Mapping[str, TenantShare]

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from fleetward_api.errors import FleetwardError
-from fleetward_cli import crds, evidence
+from fleetward_cli import cache, crds, evidence
 from fleetward_cli.chat import chat
 from fleetward_cli.check import check
 from fleetward_cli.errors import FAILED
@@ -24,6 +24,7 @@ app.command()(status)
 app.command()(chat)
 app.command()(check)
 app.add_typer(evidence.app, name="evidence")
+app.add_typer(cache.app, name="cache")
 app.add_typer(crds.app, name="crds")
 
 

@@ -16,7 +16,7 @@ from fleetward_operator.core.children import ApplyChild
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.refused_status import invalid_status
-from fleetward_operator.core.service_plan import ServicePlan, plan_service
+from fleetward_operator.core.service_plan import READ_EVERY_S, ServicePlan, plan_service
 from tests.support.operator_facts import (
     CONFIG,
     NOW,
@@ -55,7 +55,7 @@ def test_all_engines_ready_under_the_wanted_policy_is_serving() -> None:
     assert found["CachePolicyEnforced"] == "True/AllAcked"
     assert found["IsolationVerified"] == "True/Verified"
     assert found["ModelLoaded"] == "True/Loaded"
-    assert plan(seen).requeue_after is None
+    assert plan(seen).requeue_after == READ_EVERY_S
 
 
 def test_zero_replicas_are_idle_and_ready() -> None:

@@ -34,6 +34,8 @@ from fleetward_api.resources.service_scaling import RolloutSpec, ScalingSpec
 from fleetward_api.resources.service_status import (
     EngineStatus,
     InferenceServiceStatus,
+    KvCacheStatus,
+    KvHolding,
     ModelStatus,
     PolicyInForce,
 )
@@ -66,6 +68,8 @@ __all__ = [
     "InferenceServiceSpec",
     "InferenceServiceStatus",
     "InvalidResource",
+    "KvCacheStatus",
+    "KvHolding",
     "LabelRequirement",
     "LabelSelector",
     "ModelSpec",

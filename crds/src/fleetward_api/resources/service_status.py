@@ -8,7 +8,8 @@ from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.condition import Conditions
-from fleetward_api.resources.scalars import BigCount, Count, MessageText
+from fleetward_api.resources.lists import Atomic
+from fleetward_api.resources.scalars import BigCount, Count, MessageText, Moment
 
 _Text = Annotated[str, Field(max_length=512)]
 
@@ -50,6 +51,37 @@ class PolicyInForce(ApiModel):
     """Replicas that have this bundle in force."""
 
 
+class KvHolding(ApiModel):
+    """What one tenant has cached under one retention class, in all replicas together."""
+
+    tenant: _Text
+    """The tenant."""
+    retention_class: _Text = ""
+    """Its retention class; empty for the policy's own times."""
+    blocks: BigCount = 0
+    """KV blocks that the tenant's next request could find."""
+    bytes: BigCount = 0
+    """Their size in bytes."""
+    hits: BigCount = 0
+    """How often a block was found, since the replicas started."""
+    oldest: Moment | None = None
+    """When the oldest of these blocks was made."""
+
+
+class KvCacheStatus(ApiModel):
+    """Who has how much cached, as of observedAt."""
+
+    observed_at: Moment
+    """When the replicas were asked. Told anew when a tenant comes or goes, or its part of the pool
+    moves by ten points, and at most every 30 seconds."""
+    total_blocks: BigCount = 0
+    """KV blocks of all replicas together."""
+    holdings: Annotated[tuple[KvHolding, ...], Field(max_length=64), Atomic()] = ()
+    """The largest holdings."""
+    other_blocks: BigCount = 0
+    """KV blocks of holdings beyond these."""
+
+
 class InferenceServiceStatus(ApiModel):
     """The state of a service as the operator last saw it."""
 
@@ -73,5 +105,7 @@ class InferenceServiceStatus(ApiModel):
     """The engine that runs."""
     cache_policy: PolicyInForce | None = None
     """The cache policy in force."""
+    kv_cache: KvCacheStatus | None = None
+    """Who has how much cached; absent while nobody has anything."""
     conditions: Conditions = ()
     """The conditions of the service; docs/conditions.md explains types and reasons."""

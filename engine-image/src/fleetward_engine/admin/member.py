@@ -10,6 +10,7 @@ from fleetward_api.admin import AdmissionReply, DrainReply, EvidencePage, Member
 from fleetward_api.chain_log import ChainLog
 from fleetward_api.errors import AdminError, AdmissionError
 from fleetward_api.member import MemberKeys, admission_reply
+from fleetward_engine.admin.holdings import tell_holdings
 from fleetward_engine.server.service import EngineService
 from fleetward_engine.server.trust import Trust, TrustMissing, TrustStore
 from fleetward_engine.version import engine_version
@@ -94,6 +95,8 @@ class Member:
             model=model.state if model else None,
             kv_blocks_used=stats.kv_blocks_used if stats else 0,
             kv_blocks_total=stats.kv_blocks_total if stats else 0,
+            kv_block_bytes=stats.kv_block_bytes if stats else 0,
+            kv_holdings=tell_holdings(stats.holdings, service.clock()) if stats else (),
             running=stats.running if stats else 0,
             waiting=stats.waiting if stats else 0,
             draining=service.drain.draining,

@@ -40,7 +40,8 @@ class ServiceObserved:
     """One service and everything around it that its plan depends on.
 
     `acks`, `states` and `push_faults` are by pod uid; `bundle` is the one to have in force, None
-    while its policy is missing and none was ever in force. `taken` and `refused` are the executor's
+    while its policy is missing and none was ever in force. `stale` are uids of pods whose state was
+    not read for a while. `taken` and `refused` are the executor's
     words on children that could not be written.
     """
 
@@ -53,6 +54,7 @@ class ServiceObserved:
     acks: Mapping[str, Ack] = field(default_factory=dict)
     states: Mapping[str, MemberState] = field(default_factory=dict)
     push_faults: Mapping[str, str] = field(default_factory=dict)
+    stale: frozenset[str] = frozenset()
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 

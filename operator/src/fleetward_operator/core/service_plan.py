@@ -23,6 +23,10 @@ from fleetward_operator.core.service_status import build_status
 from fleetward_operator.manifests.children import build_children
 
 LOOK_AGAIN_S = 3.0
+READ_EVERY_S = 30.0
+"""How often engines in service are asked for their state; what it says seldom gets written."""
+STALE_S = 25.0
+"""A state that is older is read again by a pass that comes for any reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +61,15 @@ def plan_service(seen: ServiceObserved, *, config: ServiceConfig, now: dt.dateti
         reads=reads,
         status=status,
         announcements=_announcements(seen, status, overall),
-        # A pod that runs and is not ready may be telling why, which nothing announces.
-        requeue_after=LOOK_AGAIN_S
-        if pushes or any(not pod.ready for pod in seen.running)
-        else None,
+        requeue_after=_next_look(seen, pushes),
     )
+
+
+def _next_look(seen: ServiceObserved, pushes: tuple[PodSeen, ...]) -> float | None:
+    # A pod that runs and is not ready may be telling why, which nothing announces.
+    if pushes or any(not pod.ready for pod in seen.running):
+        return LOOK_AGAIN_S
+    return READ_EVERY_S if seen.running else None
 
 
 def _children(
@@ -77,7 +85,7 @@ def _children(
 
 def _worth_reading(seen: ServiceObserved, pod: PodSeen) -> bool:
     state = seen.states.get(pod.uid)
-    return not pod.ready or state is None or state.model is None
+    return not pod.ready or state is None or state.model is None or pod.uid in seen.stale
 
 
 def _announcements(

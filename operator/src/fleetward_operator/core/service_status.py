@@ -12,6 +12,7 @@ from fleetward_api.resources import (
     PolicyInForce,
 )
 from fleetward_operator.core.desired import wanted_replicas
+from fleetward_operator.core.kv_report import report_kv
 from fleetward_operator.core.observed import ServiceConfig, ServiceObserved
 from fleetward_operator.core.service_facts import (
     decide_isolation_verified,
@@ -59,6 +60,11 @@ def build_status(
         model=_model(seen),
         engine=_engine(seen, config),
         cache_policy=_policy(seen),
+        kv_cache=report_kv(
+            (seen.states[pod.uid] for pod in seen.running if pod.uid in seen.states),
+            before=seen.status.kv_cache,
+            now=now,
+        ),
         conditions=conditions_from(
             seen.status.conditions, verdicts, generation=generation, now=now
         ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleetward_api.admin import MemberState
@@ -61,7 +62,17 @@ class EngineWords:
         self.acks: dict[str, Ack] = {}
         self.states: dict[str, MemberState] = {}
         self.faults: dict[str, str] = {}
+        self._read_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
+
+    def stated(self, uid: str, state: MemberState, at: float) -> None:
+        """Take note of what a pod said of itself; `at` in monotonic seconds."""
+        self.states[uid] = state
+        self._read_at[uid] = at
+
+    def stale(self, uids: Iterable[str], *, before: float) -> frozenset[str]:
+        """Those of the pods whose state was last read before this moment, or never."""
+        return frozenset(uid for uid in uids if self._read_at.get(uid, -math.inf) < before)
 
     def notice_restart(self, uid: str, restarts: int) -> None:
         """A container that restarted knows nothing any more."""
@@ -71,5 +82,11 @@ class EngineWords:
 
     def forget(self, uid: str) -> None:
         """The pod, or the process in it, is gone."""
-        for words in (self.acks, self.states, self.faults, self._restarts):
+        for words in (
+            self.acks,
+            self.states,
+            self.faults,
+            self._read_at,
+            self._restarts,
+        ):
             words.pop(uid, None)

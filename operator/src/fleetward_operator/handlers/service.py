@@ -14,7 +14,7 @@ from fleetward_operator.core.gate import claim_of, decide_name_conflict
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.pods import PodSeen
 from fleetward_operator.core.refused_status import invalid_status
-from fleetward_operator.core.service_plan import ServicePlan, plan_service
+from fleetward_operator.core.service_plan import STALE_S, ServicePlan, plan_service
 from fleetward_operator.edges.catalog import Invalid
 from fleetward_operator.edges.executor import Owner
 from fleetward_operator.edges.kinds import CHILD_KINDS
@@ -79,6 +79,7 @@ def observe_service(op: Operator, key: str, service: InferenceService) -> Servic
         acks=op.words.acks,
         states=op.words.states,
         push_faults=op.words.faults,
+        stale=op.words.stale((pod.uid for pod in pods), before=op.clock.monotonic() - STALE_S),
     )
 
 
@@ -143,10 +144,13 @@ async def _push_due(op: Operator, seen: ServiceObserved, plan: ServicePlan) -> N
 async def _read_states(op: Operator, pods: Iterable[PodSeen]) -> None:
     async def read(pod: PodSeen) -> None:
         try:
-            op.words.states[pod.uid] = await op.members.state(pod)
+            state = await op.members.state(pod)
         except (FleetwardError, KubeError):
-            # Its push says why it can't be reached.
-            op.words.states.pop(pod.uid, None)
+            # Its push says why it can't be reached. One in service may only be busy.
+            if not pod.ready:
+                op.words.states.pop(pod.uid, None)
+        else:
+            op.words.stated(pod.uid, state, op.clock.monotonic())
 
     await _all(read(pod) for pod in pods)
 

@@ -1,0 +1,93 @@
+"""Who has how much cached in a service's engines, told seldom: live numbers are not for a status.
+
+A report is written when a tenant comes or goes, or its part of the pool moves by ten points, and
+never twice within 30 s. While nothing moves, the last one stands, so an idle service is not
+written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from fleetward_api.admin import KvHolding as MemberHolding
+from fleetward_api.admin import MemberState
+from fleetward_api.resources import KvCacheStatus, KvHolding
+
+EVERY_S = 30
+POINTS = 10
+MAX_HOLDINGS = 64
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def report_kv(
+    states: Iterable[MemberState], *, before: KvCacheStatus | None, now: dt.datetime
+) -> KvCacheStatus | None:
+    """The report to have in the status; None while nothing is cached.
+
+    Args:
+        states: what the running engines last said.
+        before: the report as it stands in the status.
+        now: in UTC.
+    """
+    fresh = _report(list(states), now)
+    if before is None:
+        return fresh if fresh.holdings else None
+    if not _has_moved(before, fresh) or (now - _moment(before.observed_at)) < _PAUSE:
+        return before
+    return fresh if fresh.holdings else None
+
+
+_PAUSE = dt.timedelta(seconds=EVERY_S)
+
+
+def _report(states: Sequence[MemberState], now: dt.datetime) -> KvCacheStatus:
+    together: dict[tuple[str, str], list[tuple[MemberHolding, int]]] = defaultdict(list)
+    for state in states:
+        for one in state.kv_holdings:
+            if one.blocks:
+                together[one.tenant, one.retention_class].append((one, state.kv_block_bytes))
+    holdings = [_sum(key, parts, now) for key, parts in together.items()]
+    holdings.sort(key=lambda one: (-one.blocks, one.tenant, one.retention_class))
+    return KvCacheStatus(
+        observed_at=now.strftime(_MOMENT),
+        total_blocks=sum(state.kv_blocks_total for state in states),
+        holdings=tuple(holdings[:MAX_HOLDINGS]),
+        other_blocks=sum(one.blocks for one in holdings[MAX_HOLDINGS:]),
+    )
+
+
+def _sum(
+    key: tuple[str, str], parts: Sequence[tuple[MemberHolding, int]], now: dt.datetime
+) -> KvHolding:
+    oldest = now - dt.timedelta(milliseconds=max(one.oldest_age_ms for one, _ in parts))
+    return KvHolding(
+        tenant=key[0],
+        retention_class=key[1],
+        blocks=sum(one.blocks for one, _ in parts),
+        bytes=sum(one.blocks * size for one, size in parts),
+        hits=sum(one.hits for one, _ in parts),
+        oldest=oldest.strftime(_MOMENT),
+    )
+
+
+def _has_moved(before: KvCacheStatus, after: KvCacheStatus) -> bool:
+    names = [{(one.tenant, one.retention_class) for one in r.holdings} for r in (before, after)]
+    if names[0] != names[1]:
+        return True
+    parts = [_percents(report) for report in (before, after)]
+    return any(abs(parts[0][name] - parts[1][name]) >= POINTS for name in parts[0] | parts[1])
+
+
+def _percents(report: KvCacheStatus) -> Counter[str]:
+    """Each tenant's part of the pool, in percent."""
+    parts: Counter[str] = Counter()
+    for one in report.holdings:
+        parts[one.tenant] += one.blocks
+    whole = max(1, report.total_blocks)
+    return Counter({tenant: blocks * 100 // whole for tenant, blocks in parts.items()})
+
+
+def _moment(text: str) -> dt.datetime:
+    return dt.datetime.strptime(text, _MOMENT).replace(tzinfo=dt.UTC)
