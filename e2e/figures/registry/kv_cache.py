@@ -2,6 +2,8 @@
 
 from e2e.figures.figure import Figure
 
+_BENCH = "make bench-cache"
+
 FIGURES: tuple[Figure, ...] = (
     Figure(
         name="state-machine-steps",
@@ -10,5 +12,29 @@ FIGURES: tuple[Figure, ...] = (
         target=100_000,
         unit="events",
         command="make test-fire",
+    ),
+    Figure(
+        name="flood-hit-loss",
+        promise="one tenant inserts as fast as it can: another's hit rate inside its floor falls",
+        comparison="<=",
+        target=2,
+        unit="points",
+        command=_BENCH,
+    ),
+    Figure(
+        name="cache-overhead",
+        promise="scheduler, block pool and prefix index: part of a step of 32 sequences",
+        comparison="<=",
+        target=5,
+        unit="%",
+        command=_BENCH,
+    ),
+    Figure(
+        name="block-cost-ratio",
+        promise="cost of a block in a pool of a million blocks to that in one of a thousand",
+        comparison="<=",
+        target=5,
+        unit="x",
+        command=_BENCH,
     ),
 )

@@ -1,0 +1,47 @@
+"""Figures of the KV cache: flood, what governing costs per step, and per block by pool size.
+
+python engine-image/bench/cache.py
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cache_block_cost import cost_by_size
+from cache_flood import flood_losses
+from cache_overhead import overhead_percent
+
+from e2e.figures.record import record
+from e2e.figures.registry.kv_cache import FIGURES
+
+
+def main() -> int:
+    """Measure, print, keep the figures; exits 1 when one misses its target."""
+    governed, without = flood_losses()
+    values = {"flood-hit-loss": (round(governed, 2), f"{without:.0f} points without quotas")}
+    costs = cost_by_size()
+    for size, cost in costs.items():
+        sys.stdout.write(f"{size:>9} blocks  {cost:8.0f} ns per block\n")
+    first, last = min(costs), max(costs)
+    table = ", ".join(f"{size}: {cost:.0f} ns" for size, cost in costs.items())
+    values["block-cost-ratio"] = (round(costs[last] / costs[first], 2), table)
+    values["cache-overhead"] = (round(overhead_percent(), 2), "32 sequences, demo model, bf16")
+    kept = True
+    for figure in FIGURES:
+        if figure.name in values:
+            value, detail = values[figure.name]
+            record(figure.name, value, detail)
+            sys.stdout.write(f"{figure.name}: {value} {figure.unit} ({detail})\n")
+            kept = kept and figure.holds(value)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
