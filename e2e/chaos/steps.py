@@ -157,6 +157,13 @@ STEPS: tuple[Step, ...] = (
         limit_s=2400,
     ),
     Step(
+        name="surface-fuzz",
+        tests=("tests/fire/engine_server/test_surface_fuzz.py",),
+        figures=("surface-fuzz-faults",),
+        limit_s=3600,
+        untimed=True,
+    ),
+    Step(
         name="leadership",
         tests=("tests/integration/operator/test_leadership.py",),
         figures=(

@@ -3,6 +3,7 @@
 from e2e.figures.figure import Figure
 from e2e.figures.registry import (
     api_server_trouble,
+    engine_surface,
     engine_under_fire,
     gateway_under_fire,
     kv_cache,
@@ -22,6 +23,7 @@ FIGURES: tuple[Figure, ...] = (
     *ownership.FIGURES,
     *purge.FIGURES,
     *engine_under_fire.FIGURES,
+    *engine_surface.FIGURES,
     *kv_cache.FIGURES,
     *kv_quantisation.FIGURES,
     *gateway_under_fire.FIGURES,

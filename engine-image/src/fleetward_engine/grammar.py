@@ -110,7 +110,13 @@ class GrammarCompiler:
         matcher = LLMatcher(self._vocabulary, grammar, log_level=0)
         if matcher.is_error():
             raise GrammarRefused(_first_line(matcher.get_error()))
-        return Grammar(matcher)
+        compiled = Grammar(matcher)
+        try:
+            # Some grammars show only here that nothing satisfies them, or that they explode.
+            compiled.start().allowed()
+        except GrammarFailed as fault:
+            raise GrammarRefused(str(fault)) from fault
+        return compiled
 
 
 def json_rule(schema: Mapping[str, object], *, lenient: bool) -> str:
