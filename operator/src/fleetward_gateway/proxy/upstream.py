@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.connector import AddrInfoType, Connection
+from aiohttp.tracing import Trace
 from yarl import URL
 
 from fleetward_gateway.proxy.flight import Flight
 
 CONNECT_S = 3.0
+CONNECTING_AT_ONCE = 64
+"""More than that wait their turn. When thousands of requests come together, all their handshakes
+would be as late as this process is busy, and the engines pass for dead."""
+
 KEEPALIVE_S = 30.0
 """Shorter than an engine's own (75 s), so that we never send on a connection it is closing."""
 
-READ_BUFFER = 1 << 16
+RECEIVE_BUFFER = 1 << 16
+"""Of the kernel, per connection. The event loop reads all of it at once: this, and not the buffer
+of the HTTP client, bounds what an engine that floods can have us hold for one slow reader."""
+
+READ_BUFFER = 1 << 15
 
 
 class NotDelivered(Exception):
@@ -45,7 +57,9 @@ class Upstream:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
+            connector=PacedConnector(
+                limit=0, keepalive_timeout=KEEPALIVE_S, socket_factory=_small_socket
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=READ_BUFFER,
@@ -89,6 +103,32 @@ class Upstream:
             if isinstance(error, TimeoutError):
                 raise UpstreamStalled from error
             raise UpstreamLost(str(error)) from error
+
+
+class PacedConnector(aiohttp.TCPConnector):
+    """Makes a bounded number of connections at a time; the limit on each counts from its turn."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._pace = asyncio.Semaphore(CONNECTING_AT_ONCE)
+
+    async def connect(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - it overrides
+    ) -> Connection:
+        """A connection from the pool, or a new one."""
+        async with self._pace:
+            return await super().connect(req, traces, timeout)
+
+
+def _small_socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    # The kernel doubles it, for its own books.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER // 2)
+    return made
 
 
 async def _handed_over(flight: Flight) -> AsyncIterator[bytes]:
