@@ -14,6 +14,7 @@ from e2e.figures.registry import (
     packaging,
     purge,
     real_pods,
+    scheduling,
 )
 
 FIGURES: tuple[Figure, ...] = (
@@ -29,4 +30,5 @@ FIGURES: tuple[Figure, ...] = (
     *gateway_under_fire.FIGURES,
     *packaging.FIGURES,
     *real_pods.FIGURES,
+    *scheduling.FIGURES,
 )

@@ -143,6 +143,7 @@ class Scheduler:
                 return True
             if self._kv_cache.is_over_share(sequence, now):
                 kept_out.append(sequence)
+                self.waiting.hold_off(sequence)
                 continue
             if not blocked and self._yield_to(sequence, now, step, tally):
                 return True

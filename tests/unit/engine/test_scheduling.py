@@ -154,6 +154,22 @@ def test_nothing_is_owed_once_nobody_waits() -> None:
     assert line.virtual_time("a") == line.virtual_time("b") == 0
 
 
+def test_who_is_kept_out_by_its_own_limit_is_owed_nothing_for_it() -> None:
+    line = WeightedFair()
+    full, other = make_sequence(0, "full"), make_sequence(1, "other")
+    for sequence in (full, other):
+        line.add(sequence)
+    line.hold_off(full)
+    line.charge(other, output_tokens=10)
+    line.charge(make_sequence(9, "running"), output_tokens=30)
+    line.settle([])
+    assert line.virtual_time("full") == line.virtual_time("other") == 20
+    line.remove(other)
+    line.hold_off(full)
+    line.settle([])
+    assert line.virtual_time("full") == line.virtual_time("running") == 60
+
+
 def test_one_far_ahead_gives_way_and_the_youngest_of_it() -> None:
     line = WeightedFair()
     running = [make_sequence(order, "ahead") for order in range(3)]

@@ -39,6 +39,9 @@ class Discipline(Protocol):
     def may_pass(self, sequence: Sequence, blocked: Sequence) -> bool:
         """Whether one that fits may go before one that is ahead of it in line and does not."""
 
+    def hold_off(self, sequence: Sequence) -> None:
+        """In this step it waits for nobody but its own tenant, whose limit keeps it out."""
+
     def settle(self, running: Collection[Sequence]) -> None:
         """A step's work has been chosen."""
 

@@ -72,6 +72,9 @@ class RankedLine:
         del sequence, blocked
         return True
 
+    def hold_off(self, sequence: Sequence) -> None:
+        """Its rank is the same tomorrow."""
+
     def settle(self, running: Collection[Sequence]) -> None:
         """Nothing is kept between steps."""
 

@@ -12,7 +12,8 @@ cached. Recomputing after a preemption is not charged, since it serves nobody.
 No credit. Virtual times exist only while somebody waits: as long as nobody does, everyone gets all
 they ask for and nobody is owed anything. A tenant that begins to wait starts at the smallest
 virtual time of those who wait, so idle time is worth nothing; what it was served too much in the
-same busy period stays.
+same busy period stays. One that its own limit keeps out (`hold_off`) waits for nobody else: it
+counts as one who does not wait, and begins to when it could be admitted again.
 
 The bound. Let L be the largest request that waits or runs (prompt tokens + `OUTPUT_WEIGHT` x
 max_tokens), i a tenant that waits, j any other, v their virtual times, w their weights. After each
@@ -23,8 +24,6 @@ admission phase `v_j - v_i <= L / w_j` or j runs nothing:
  - if it does not hold and the head can't be admitted, j's sequences are preempted one by one
    (`must_yield`) until the head runs or j runs nothing. The head has the smallest v, so what holds
    for it holds for every i. A request alone always fits, so this ends.
-(Who would fit but for the blocks that its own tenant holds waits for nobody else, and counts as one
-who does not wait.)
 Until the next such phase j gains at most one output token for each of its running sequences, so
 `v_j - v_i <= B_j`, where B = (L + OUTPUT_WEIGHT x running) / w. That is at most 2 L / w unless more
 sequences run at once than the largest request has tokens. And over any stretch of time in which
@@ -56,6 +55,7 @@ class WeightedFair:
         self._lines: dict[str, list[Sequence]] = {}
         self._virtual_time: dict[str, float] = {}
         self._largest = 0
+        self._held_off: set[str] = set()
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -115,8 +115,17 @@ class WeightedFair:
         lead = self._lead(sequence, blocked) + prompt / sequence.request.weight
         return lead <= self._tolerance(sequence)
 
+    def hold_off(self, sequence: Sequence) -> None:
+        """Its tenant competes with nobody in this step, so nobody will owe it anything for it."""
+        self._held_off.add(sequence.tenant)
+
     def settle(self, running: Collection[Sequence]) -> None:
-        """End the busy period when nobody waits any more."""
+        """Void what was held off; end the busy period when nobody waits any more."""
+        competing = (v for tenant, v in self._waiting() if tenant not in self._held_off)
+        level = min(competing, default=max(self._virtual_time.values(), default=0.0))
+        for tenant in self._held_off & self._lines.keys():
+            self._virtual_time[tenant] = max(self._virtual_time[tenant], level)
+        self._held_off.clear()
         if not self._lines and self._virtual_time:
             self._virtual_time.clear()
             self._largest = max(map(weighted_need, running), default=0)
@@ -139,7 +148,10 @@ class WeightedFair:
         return self._largest / sequence.request.weight
 
     def _smallest(self) -> float:
-        return min((self._virtual_time[tenant] for tenant in self._lines), default=0.0)
+        return min((v for _, v in self._waiting()), default=0.0)
+
+    def _waiting(self) -> Iterator[tuple[str, float]]:
+        return ((tenant, self._virtual_time[tenant]) for tenant in self._lines)
 
 
 def _by_order(sequence: Sequence) -> int:
