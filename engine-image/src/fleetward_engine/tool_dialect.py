@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 
+from fleetward_api.json_text import parse_json
 from fleetward_engine.grammar import json_rule
 
 OPEN: Final = "<tool_call>"
@@ -146,8 +147,8 @@ def _tail(text: str, length: int) -> bool:
 
 def _read_calls(text: str) -> tuple[ToolCall, ...] | None:
     try:
-        items = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        items = parse_json(text)
+    except ValueError:
         return None
     if not isinstance(items, list):
         return None
@@ -155,6 +156,10 @@ def _read_calls(text: str) -> tuple[ToolCall, ...] | None:
     for item in items:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             return None
-        arguments = orjson.dumps(item.get("arguments", {})).decode()
+        try:
+            arguments = orjson.dumps(item.get("arguments", {})).decode()
+        except TypeError:
+            # A whole number that no client's parser is bound to take.
+            return None
         calls.append(ToolCall(item["name"], arguments))
     return tuple(calls)

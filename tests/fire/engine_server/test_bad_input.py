@@ -249,7 +249,7 @@ def crowded(field: str, item: str, times: int) -> bytes:
 async def test_a_body_of_too_many_values_is_refused_before_any_is_built(
     engine: RunningEngine, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("orjson.loads")
+    monkeypatch.delattr("fleetward_engine.server.body.parse_json")
     answered, error = await refused(engine, TEXT, content)
     assert (answered, error["code"]) == (413, "request_too_large")
 

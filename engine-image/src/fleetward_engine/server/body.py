@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
+from fleetward_api.json_text import parse_json
 from fleetward_api.openai import CODE_INVALID_JSON, CODE_INVALID_VALUE, CODE_REQUEST_TOO_LARGE
 from fleetward_engine.server.errors import ApiError
 
@@ -70,9 +70,9 @@ def parse(model: type[Model], body: bytes) -> Model:
     """
     _check_values(body)
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as fault:
-        message = f"The body is not valid JSON: {fault.msg}."
+        value = parse_json(body)
+    except ValueError as fault:
+        message = f"The body is not valid JSON: {fault}."
         raise ApiError(400, message, code=CODE_INVALID_JSON) from fault
     if not isinstance(value, dict):
         raise ApiError(400, "The body must be a JSON object.", code=CODE_INVALID_JSON)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 import aiohttp
-import orjson
 
+from fleetward_api.json_text import parse_json
 from fleetward_api.openai import CODE_INVALID_IDENTITY, CODE_UPSTREAM_FAILED
 from fleetward_gateway.problem import Problem, bounded_retry_after
 from fleetward_gateway.proxy.asgi import Answer, ClientStalled, Headers
@@ -199,7 +199,7 @@ def _codings(response: aiohttp.ClientResponse) -> str:
 
 def _is_json(content: bytes) -> bool:
     try:
-        orjson.loads(content)
+        parse_json(content)
     except ValueError:
         return False
     return True
@@ -207,7 +207,7 @@ def _is_json(content: bytes) -> bool:
 
 def _is_error_body(content: bytes) -> bool:
     try:
-        value = orjson.loads(content)
+        value = parse_json(content)
     except ValueError:
         return False
     error = value.get("error") if isinstance(value, dict) else None
