@@ -21,7 +21,7 @@ from tests.support.checkpoint_damage import (
 UNSUPPORTED: dict[str, tuple[Damage, tuple[str, ...]]] = {
     "architecture": (
         config(architectures=["MambaForCausalLM"]),
-        ("config.json: architectures names MambaForCausalLM", "LlamaForCausalLM"),
+        ("config.json: architectures names 'MambaForCausalLM'", "LlamaForCausalLM"),
     ),
     "no architecture": (config(architectures=None), ("architectures names nothing",)),
     "sizes": (config(hidden_size="32"), ("config.json: hidden_size must be a whole",)),

@@ -56,7 +56,7 @@ DAMAGES: dict[str, tuple[Damage, type[EngineError], tuple[str, ...]]] = {
     "tokenizer linked": (link_out("tokenizer.json"), GONE, ("tokenizer.json is a link to",)),
     "link to nothing": (
         lambda folder: (folder / "generation_config.json").symlink_to(folder / "none"),
-        GONE, ("generation_config.json", "is missing"),
+        GONE, ("generation_config.json is missing, its link leads nowhere",),
     ),
     "a pipe": (
         pipe,

@@ -43,7 +43,9 @@ class Checkpoint:
     def optional(self, name: str) -> Path | None:
         """A file of the folder, or None."""
         path = self.folder / name
-        return _member(self.folder, name, "") if path.exists() or path.is_symlink() else None
+        if not path.exists() and not path.is_symlink():
+            return None
+        return _member(self.folder, name, "its link leads nowhere: put the file itself there")
 
     def optional_object(self, name: str, *, max_bytes: int = _MAX_CONFIG_BYTES) -> JsonObject:
         """A JSON file of the folder; an empty object where there is none."""

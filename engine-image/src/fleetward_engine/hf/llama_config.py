@@ -75,7 +75,7 @@ def _architecture(file: JsonObject) -> _Architecture:
     names = file.items("architectures")
     known = _ARCHITECTURES.get(str(names[0])) if len(names) == 1 else None
     if known is None:
-        shown = ", ".join(str(name)[:80] for name in names[:3]) or "nothing"
+        shown = ", ".join(repr(str(name)[:80]) for name in names[:3]) or "nothing"
         file.refuse(
             "architectures", f"names {shown}, but only {', '.join(_ARCHITECTURES)} have code here"
         )
