@@ -4,8 +4,8 @@ A block in use has the whole cached prefix before it in use, and an entry never 
 in the index. So what is cached only is released from its end, and evicted leaves first.
 
 Scrub rules: a block is overwritten when its last user lets it go and the index doesn't hold it,
-when it expires, when a purge removes it, and before another scope, or the same one at another
-floor, writes into it.
+when it is evicted or expires, when a purge removes it, and before another scope, or the same one
+at another floor, writes into it.
 """
 
 from __future__ import annotations
@@ -277,6 +277,9 @@ class KvCache:
             raise RuntimeError(f"block {eviction.block} is retained without an index entry")
         for each in self.index.remove(entry, eviction.reason):
             self.pool.forget(each.block)
+            # Not left for the next user: there may be none before its time to live is over.
+            if self.pool.ref_count(each.block) == 0:
+                self.pool.scrub(each.block)
 
 
 def _entry(key: bytes, sequence: Sequence, parent: Entry | None, now: float) -> Entry:

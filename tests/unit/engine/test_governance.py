@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleetward_engine.share_rules import ShareRules
 from tests.support.engine_core import ACME, BETA, Bench, make_bench, make_request
 
 PROMPT = list(range(18))
@@ -48,6 +49,18 @@ def test_expired_blocks_are_overwritten_without_any_request() -> None:
     assert not bench.runner.holds_nothing(range(65))
     bench.clock.advance(10.0)
     assert bench.engine.expire(bench.clock.now) == 5
+    assert bench.runner.holds_nothing(range(65))
+
+
+@pytest.mark.parametrize("percent", [50, 100])
+def test_what_was_evicted_outlives_its_ttl_no_more_than_what_was_not(percent: int) -> None:
+    bench = make_bench()
+    bench.engine.set_share_rules(ShareRules(max_percent=percent))
+    for number in range(40):
+        prompt = [30 + number] * 17
+        bench.run(make_request(str(number), prompt, max_ttl_ms=10_000, max_tokens=1))
+    bench.clock.advance(10.0)
+    assert bench.engine.expire(bench.clock.now) < 40 * 4
     assert bench.runner.holds_nothing(range(65))
 
 
