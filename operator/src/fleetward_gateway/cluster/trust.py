@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleetward_api.errors import KeyMalformed
 from fleetward_api.keys import SealingPublicKey, SigningKey, VerifyKey
@@ -37,7 +37,7 @@ class OwnKeys:
     """
 
     signing: SigningKey
-    digest: bytes
+    digest: bytes = field(repr=False)
 
 
 def read_own_keys(data: Mapping[str, str]) -> OwnKeys:
