@@ -63,11 +63,6 @@ def plan_children(
     return tuple(actions)
 
 
-def controller_uid(item: Mapping[str, Any]) -> str:
-    """Uid of an object's controller, or the empty string."""
-    return str(_controller(item).get("uid", ""))
-
-
 def _controller(item: Mapping[str, Any]) -> Mapping[str, Any]:
     references = item.get("metadata", {}).get("ownerReferences") or []
     return next((one for one in references if one.get("controller")), {})
@@ -94,7 +89,7 @@ def plan_child(
         return None
     owner = _controller(live)
     if owner_uid and not _is_or_was_ours(manifest, live):
-        # The executor looks again, and tells whose name it took.
+        # It bounces, and the executor tells that the name is taken.
         return ApplyChild(manifest=manifest, why="Missing")
     if owner and owner.get("uid") != owner_uid:
         return DeleteChild(

@@ -14,7 +14,6 @@ from fleetward_operator.core.children import (
     ApplyChild,
     ChildAction,
     DeleteChild,
-    controller_uid,
     plan_child,
 )
 from fleetward_operator.core.contest import (
@@ -42,6 +41,7 @@ from fleetward_operator.manifests.names import bundle_name
 REMEMBERED = 4096
 BOUNCED_S = 0.2
 REFUSALS = frozenset({400, 403, 422})
+TOO_MANY = 429
 ATTEMPTS = 5
 """How often a child that others write at the same moment is decided upon anew in one pass."""
 
@@ -89,32 +89,39 @@ class Executor:
         self._own_writes = own_writes
 
     async def execute(self, actions: Iterable[ChildAction], *, owner: Owner) -> Outcome:
-        """Carry out actions in order. One that is refused does not stop the others.
+        """Carry out actions in order. One that is refused, or put off, does not stop the others.
 
         Raises:
-            KubeError: the API server could not be asked; those before it are done.
+            KubeError: the API server could not be asked, and those before it are done; or it put
+                some off, and all others are done.
             NotLeading: the lease is not ours.
         """
         outcome = Outcome()
         applied: list[str] = []
+        put_off: list[KubeError] = []
         confirmed = False
         for action in actions:
-            if isinstance(action, DeleteChild):
-                await self._delete(action)
-                continue
-            if action.why == "Missing" and not confirmed:
+            if isinstance(action, ApplyChild) and action.why == "Missing" and not confirmed:
                 # The watch may lag behind a deletion: never make children of a ghost.
                 if not await self._is_there(owner):
                     outcome.parent_gone = True
                     return outcome
                 confirmed = True
             try:
-                if await self._settle(action, owner, outcome):
+                if isinstance(action, DeleteChild):
+                    await self._delete(action)
+                elif await self._settle(action, owner, outcome):
                     applied.append(_label(action.manifest))
             except KubeError as error:
-                if error.status not in REFUSALS:
+                if error.status == TOO_MANY:
+                    # It is this call that it does not want now, and others may pass.
+                    put_off.append(error)
+                elif error.status in REFUSALS and isinstance(action, ApplyChild):
+                    outcome.refused.append(f"{_label(action.manifest)}: {error.message}"[:512])
+                else:
                     raise
-                outcome.refused.append(f"{_label(action.manifest)}: {error.message}"[:512])
+        if put_off:
+            raise max(put_off, key=lambda error: error.retry_after_s)
         if applied:
             outcome.announcements.append(children_applied(tuple(applied)))
         return outcome
@@ -138,18 +145,19 @@ class Executor:
                 again = plan_child(action.manifest, live, owner_uid=owner.uid)
                 if again is None:
                     return False
-                if not isinstance(again, ApplyChild) or again.why == "Missing":
+                if live is None or not isinstance(again, ApplyChild):
                     # Another object altogether: the next pass looks at it whole.
                     raise
+                if again.why == "Missing":
+                    label = _label(action.manifest)
+                    outcome.taken.append(label)
+                    outcome.announcements.append(name_taken(label))
+                    return False
                 action = again
         raise AssertionError("unreachable")
 
     async def _apply(self, action: ApplyChild, owner: Owner, outcome: Outcome) -> bool:
         manifest, label = action.manifest, _label(action.manifest)
-        if action.why == "Missing" and await self._is_foreign(manifest, owner):
-            outcome.taken.append(label)
-            outcome.announcements.append(name_taken(label))
-            return False
         key = f"{owner.namespace}/{manifest['metadata']['name']}"
         contest = self._contests.get((manifest["kind"], key), Contest())
         reverted: list[Announcement] = []
@@ -182,10 +190,6 @@ class Executor:
             return False
         metadata = found["metadata"]
         return metadata["uid"] == owner.uid and "deletionTimestamp" not in metadata
-
-    async def _is_foreign(self, manifest: Manifest, owner: Owner) -> bool:
-        found = await self._get(manifest["kind"], owner.namespace, manifest["metadata"]["name"])
-        return found is not None and controller_uid(found) != owner.uid
 
     async def _note_bounce(self, action: ApplyChild, owner: Owner, outcome: Outcome) -> None:
         """A revert that others' writes never let through counts as one: it is as dear to send."""

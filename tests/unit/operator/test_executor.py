@@ -1,0 +1,91 @@
+"""Children that cannot be written now do not hold up the others."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from fleetward_kube import KubeClient, KubeError
+from fleetward_operator.core.children import ApplyChild, DeleteChild
+from fleetward_operator.edges.executor import Executor, Outcome, Owner
+from fleetward_operator.edges.metrics import Metrics
+from fleetward_operator.edges.own_writes import OwnWrites
+from fleetward_operator.edges.writer import Writer
+from fleetward_operator.manifests.manifest import stamp
+from tests.support.object_api import ObjectApi
+
+OWNER = Owner(namespace="n", name="demo", uid="owner")
+CONFIGMAPS = "/api/v1/namespaces/n/configmaps"
+SERVICE = "/apis/fleetward.io/v1alpha1/namespaces/n/inferenceservices/demo"
+
+
+class Throttling(ObjectApi):
+    """Puts off the writes of some objects, each for so many seconds."""
+
+    def __init__(self, put_off: dict[str, float]) -> None:
+        super().__init__()
+        self.put_off = put_off
+        self.objects[SERVICE] = {
+            "kind": "InferenceService",
+            "metadata": {"name": "demo", "namespace": "n", "uid": "owner"},
+        }
+
+    async def request(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+        wait_s = self.put_off.get(path.rpartition("/")[2])
+        if method != "GET" and wait_s is not None:
+            raise KubeError(429, "TooManyRequests", "later", retry_after_s=wait_s)
+        return await super().request(method, path, **kwargs)
+
+
+def child(name: str, *, uid: str = "owner") -> dict[str, Any]:
+    owner = {"kind": "InferenceService", "name": "demo", "uid": uid, "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": "n",
+        "labels": {"fleetward.io/service": "demo"},
+        "ownerReferences": [owner],
+    }
+    return stamp({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}})
+
+
+def missing(name: str) -> ApplyChild:
+    return ApplyChild(manifest=child(name), why="Missing")
+
+
+async def execute(api: ObjectApi, *actions: ApplyChild | DeleteChild) -> Outcome:
+    client = cast("KubeClient", api)
+    writer = Writer(client, may_write=lambda: True, metrics=Metrics(), timeout_s=1.0)
+    executor = Executor(client, writer, OwnWrites(lambda: 0.0))
+    return await executor.execute(actions, owner=OWNER)
+
+
+async def test_those_that_are_not_put_off_are_made_and_the_longest_wait_is_told() -> None:
+    api = Throttling({"a": 1.0, "c": 3.0, "gone": 2.0})
+    gone = DeleteChild(kind="ConfigMap", namespace="n", name="gone", seen=child("gone"), reason="x")
+    gone.seen["metadata"].update(uid="u", resourceVersion="7")
+    with pytest.raises(KubeError) as fault:
+        await execute(api, missing("a"), gone, missing("b"), missing("c"), missing("d"))
+    assert fault.value.retry_after_s == 3.0
+    made = [path.rpartition("/")[2] for path in api.objects if path.startswith(CONFIGMAPS)]
+    assert sorted(made) == ["b", "d"]
+
+
+async def test_an_api_server_that_answers_nothing_is_asked_once() -> None:
+    api = ObjectApi()
+    api.away = True
+    with pytest.raises(KubeError):
+        await execute(api, missing("a"), missing("b"))
+    assert api.writes == []
+
+
+async def test_a_name_that_another_object_has_is_told_and_the_object_left_alone() -> None:
+    api = Throttling({})
+    other = child("a", uid="stranger")
+    other["metadata"]["ownerReferences"][0] |= {"kind": "Notebook", "name": "mine"}
+    other["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    api.objects[f"{CONFIGMAPS}/a"] = other
+    outcome = await execute(api, missing("a"), missing("b"))
+    assert outcome.taken == ["ConfigMap a"]
+    assert api.objects[f"{CONFIGMAPS}/a"] == other
+    assert f"{CONFIGMAPS}/b" in api.objects
