@@ -23,12 +23,7 @@ from fleetward_engine.server.assembly import World, assemble
 from fleetward_engine.server.listeners import listen
 from fleetward_engine.server.process import EXIT_FAILED, EXIT_NOT_LOADED, run
 from tests.support.engine_server import engine_config, serve_settings
-
-
-def free_port() -> int:
-    with listen("127.0.0.1", 0) as held:
-        port: int = held.getsockname()[1]
-        return port
+from tests.support.free_port import free_port
 
 
 @asynccontextmanager
