@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from fleetward_api.scope import Scope
 from fleetward_engine.errors import RequestRefused
@@ -21,14 +27,18 @@ MARKS = [200, 210, 220]
 POLICIES = st.sampled_from(
     [SchedulingPolicy(), SchedulingPolicy("priority", 2.0), SchedulingPolicy("weighted-fair")]
 )
-TTLS = st.sampled_from([None, 1, 1000, 5000])
+TTLS = st.sampled_from([None, None, None, 1, 1000, 5000])
+SELDOM = st.sampled_from([False, False, False, True])
 SHARES = st.builds(
     ShareRules,
     max_percent=st.sampled_from([45, 60, 75]),
-    guaranteed_percent=st.sampled_from([0, 12, 25]),
+    guaranteed_percent=st.sampled_from([0, 25, 25]),
     protected_percent=st.sampled_from([0, 50, 100]),
     by_priority=st.booleans(),
-) | st.builds(ShareRules, protected_percent=st.sampled_from([0, 50]), by_priority=st.booleans())
+)
+NO_SHARES = st.builds(
+    ShareRules, protected_percent=st.sampled_from([0, 50]), by_priority=st.booleans()
+)
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -42,7 +52,7 @@ class EngineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.bench = make_bench(
-            num_blocks=9, block_size=2, max_num_seqs=3, max_num_batched_tokens=5
+            num_blocks=12, block_size=2, max_num_seqs=3, max_num_batched_tokens=5
         )
         self.evictions = WatchedEvictions(self.bench.engine._kv_cache)
         self.epoch = 1
@@ -52,18 +62,22 @@ class EngineMachine(RuleBasedStateMachine):
         self.live: set[str] = set()
         self.removed_keys: set[bytes] = set()
 
+    @initialize(rules=SHARES | NO_SHARES)
+    def start(self, rules: ShareRules) -> None:
+        self.bench.engine.set_share_rules(rules)
+
     @rule(
         who=st.integers(0, 2),
         length=st.integers(1, 9),
         split=st.integers(0, 9),
         count=st.integers(1, 6),
-        stale=st.booleans(),
-        store=st.booleans(),
+        stale=SELDOM,
+        no_store=SELDOM,
         ttls=st.tuples(TTLS, TTLS),
         kind=st.sampled_from(["", "short"]),
         priority=st.integers(-1, 1),
     )
-    def submit(self, who, length, split, count, stale, store, ttls, kind, priority) -> None:  # type: ignore[no-untyped-def]
+    def submit(self, who, length, split, count, stale, no_store, ttls, kind, priority) -> None:  # type: ignore[no-untyped-def]
         name = str(len(self.prompts))
         prompt = [MARKS[who] + (1 if place >= split else 0) for place in range(length)]
         request = make_request(
@@ -72,7 +86,7 @@ class EngineMachine(RuleBasedStateMachine):
             scope=SCOPES[who],
             floor=max(0, self.floors[who] - 1) if stale else self.floors[who],
             epoch=self.epoch,
-            store=store,
+            store=not no_store,
             idle_ttl_ms=ttls[0],
             max_ttl_ms=ttls[1],
             retention_class=kind,
@@ -89,13 +103,29 @@ class EngineMachine(RuleBasedStateMachine):
         self.prompts[name] = (prompt, count)
         self.live.add(name)
 
+    @rule(who=st.integers(0, 2), prompts=st.integers(1, 3), length=st.integers(3, 9))
+    def flood(self, who: int, prompts: int, length: int) -> None:
+        """One tenant fills what it may; everyone's requests come to their end."""
+        for split in range(prompts):
+            self.submit(who, length, split, 1, False, False, (None, None), "", 0)
+        for _ in range(1000):
+            if not self.bench.engine.has_work:
+                break
+            EngineMachine.steps += 1
+            self._step()
+        assert not self.bench.engine.has_work
+
     @precondition(lambda self: self.bench.engine.has_work)
     @rule(times=st.integers(1, 5))
     def step(self, times: int) -> None:
         EngineMachine.steps += times - 1
         for _ in range(times):
-            for output in self.bench.step():
-                self._check(output)
+            self._step()
+
+    def _step(self) -> None:
+        for output in self.bench.step():
+            self._check(output)
+        self.shares_hold()
 
     def _check(self, output: RequestOutput) -> None:
         name = output.request_id
@@ -141,14 +171,9 @@ class EngineMachine(RuleBasedStateMachine):
     def order_by(self, policy: SchedulingPolicy) -> None:
         self.bench.engine.set_scheduling(policy)
 
-    @rule(rules=SHARES)
+    @rule(rules=SHARES | NO_SHARES)
     def share(self, rules: ShareRules) -> None:
         self.bench.engine.set_share_rules(rules)
-
-    @rule(who=st.integers(0, 2), priority=st.integers(0, 2))
-    def prioritise(self, who: int, priority: int) -> None:
-        accounts = self.bench.engine._kv_cache.pool.accounts
-        accounts.set_priority(SCOPES[who].tenant, priority)
 
     @rule()
     def rotate(self) -> None:

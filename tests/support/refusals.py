@@ -96,7 +96,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
             [{"name": "a", "store": "DeviceAndHost"}],
             "spec.retention.classes store other than None or Device",
         ),
-        ("eviction.policy", "Priority", "spec.eviction.policy other than LRU"),
         ("tiers", {"host": {"size": "1Gi"}}, ""),
         ("saltRotation", "24h", ""),
         ("deletion.onPermissionChange", "Purge", ""),

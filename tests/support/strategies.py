@@ -147,7 +147,9 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
         retention=optional(
             idleTTL=durations, maxTTL=durations, classes=st.lists(classes, max_size=3)
         ),
-        eviction=optional(policy=st.just("LRU"), protectedSharePercent=st.integers(0, 100)),
+        eviction=optional(
+            policy=st.sampled_from(["LRU", "Priority"]), protectedSharePercent=st.integers(0, 100)
+        ),
         quota=optional(
             maxSharePercent=st.integers(1, 100), guaranteedSharePercent=st.integers(0, 100)
         ),

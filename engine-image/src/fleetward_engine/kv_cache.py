@@ -73,6 +73,7 @@ class KvCache:
 
         The whole need is reserved at once, so two half-loaded prompts can't block each other.
         """
+        self.pool.accounts.set_priority(sequence.tenant, sequence.request.priority)
         hits = self._lookup(sequence, now)
         if self._newly_used(sequence, hits) > self._room_for(sequence):
             return False
@@ -156,7 +157,7 @@ class KvCache:
         for block in reversed(sequence.block_table):
             self.pool.release(block)
         sequence.restart()
-        self._trim(sequence.owner.scope.tenant)
+        self._trim(sequence.tenant)
 
     def expire(self, now: float) -> int:
         """Drop every entry past its TTL; their blocks are overwritten unless still in use."""
@@ -256,13 +257,13 @@ class KvCache:
         return self.blocks_for(len(sequence.token_ids)) - shared
 
     def _account(self, sequence: Sequence) -> Account:
-        return self.pool.accounts.of(sequence.owner.scope.tenant)
+        return self.pool.accounts.of(sequence.tenant)
 
     def _room_for(self, sequence: Sequence) -> int:
         return self.pool.accounts.room_for(self._account(sequence))
 
     def _allocate(self, sequence: Sequence) -> int:
-        eviction = self.pool.next_eviction(sequence.owner.scope.tenant)
+        eviction = self.pool.next_eviction(sequence.tenant)
         if eviction is not None:
             self._evict(eviction)
         return self.pool.allocate(sequence.owner)

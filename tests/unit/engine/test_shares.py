@@ -135,9 +135,7 @@ def test_growth_beyond_the_own_share_preempts_the_own_tenants_requests_only() ->
 def test_lower_priority_goes_first_where_the_policy_says_so() -> None:
     for by_priority, survivor in ((True, BETA), (False, ACME)):
         bench = bench_with(ShareRules(by_priority=by_priority), num_blocks=12)
-        accounts = bench.engine._kv_cache.pool.accounts
-        accounts.set_priority("beta", 5)
-        ask(bench, "1", scope=BETA)
+        ask(bench, "1", scope=BETA, priority=5)
         ask(bench, "2", scope=ACME)
         ask(bench, "3", [9] * 24, scope=GAMMA, max_tokens=1)
         hits = {scope: ask(bench, scope.tenant, scope=scope) for scope in (ACME, BETA)}

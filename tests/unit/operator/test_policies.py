@@ -81,10 +81,10 @@ def test_a_bundle_says_what_its_policy_says() -> None:
         (
             {
                 "quota": {"maxSharePercent": 60, "guaranteedSharePercent": 20},
-                "eviction": {"protectedSharePercent": 30},
+                "eviction": {"policy": "Priority", "protectedSharePercent": 30},
             },
             (60, 20),
-            ("LRU", 30),
+            ("Priority", 30),
         ),
     ],
 )

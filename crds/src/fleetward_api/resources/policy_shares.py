@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
-from fleetward_api.resources.rules import Rule, only
+from fleetward_api.resources.rules import Rule
 from fleetward_api.resources.scalars import WHOLE, Percent
 
 PositivePercent: TypeAlias = Annotated[int, Field(ge=1, le=100), WHOLE]
@@ -17,12 +17,11 @@ class EvictionSpec(ApiModel):
     """Which cached blocks go first: none in use, and none before those that continue it."""
 
     policy: Literal["LRU", "Priority"] = "LRU"
-    """LRU: the least recently used block goes first. LRU today."""
+    """LRU: the least recently used block goes first. Priority: blocks of tenants with a lower
+    `spec.priority` go first, and of one priority the least recently used. Applies live."""
     protected_share_percent: Percent | None = None
     """Part of what a tenant may hold that is kept for its blocks that were reused, in percent:
     blocks that nobody came back to go before them. None is kept when absent. Applies live."""
-
-    rules = (only("policy", "LRU", "spec.eviction.policy", "set it to LRU"),)
 
 
 class QuotaSpec(ApiModel):

@@ -70,8 +70,9 @@ class TenantSpec(ApiModel):
     """Share of an engine's work under `spec.scheduling.policy: WeightedFair` of a service, relative
     to other tenants that wait. Applies with the next request."""
     priority: Annotated[int, Field(ge=-1000, le=1000), WHOLE] = 0
-    """Higher goes first under `spec.scheduling.policy: Priority` of a service. Applies with the
-    next request."""
+    """Higher goes first under `spec.scheduling.policy: Priority` of a service, and its cached
+    blocks go last under `spec.eviction.policy: Priority` of a CachePolicy. Applies with the next
+    request."""
     quotas: TenantQuotas | None = None
     """Limits of the tenant. Not available yet."""
     retention_class: LabelName | None = None
