@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from fleetward_api.admin import ModelState
 from fleetward_engine import __main__ as program
 from fleetward_engine.engine import Engine
+from fleetward_engine.model_runner import StepInput
 from fleetward_engine.server import serve_command
 
 SPARE_BYTES = 32 << 20
@@ -64,7 +65,14 @@ FAULTS: dict[str, Callable[[], None]] = {
     each.__name__: each for each in (no_memory, no_device, panic, greedy, starved, hang)
 }
 """And `stuck`: a step that fails while a thread of the tokenizer's is in a call without end; and
-`quoting`: a step that fails with the text it works on as its words."""
+`quoting`: a step with a prompt in it, which fails with that prompt as its words."""
+
+
+def quote_prompt(engine: Engine, step_input: StepInput) -> None:
+    """What a library does that is given text and repeats it in its fault."""
+    text = b"".join(map(engine.tokenizer.token_bytes, step_input.token_ids))
+    if len(text) > len(step_input.block_tables):
+        raise KeyError(text)
 
 
 def _limit() -> None:
@@ -94,8 +102,8 @@ def main(fault: str, trigger: Path, arguments: list[str]) -> int:
 
         def step(step_input: Any) -> Any:
             if trigger.exists() and fault == "quoting":
-                raise KeyError(b"".join(map(engine.tokenizer.token_bytes, step_input.token_ids)))
-            if trigger.exists():
+                quote_prompt(engine, step_input)
+            elif trigger.exists():
                 FAULTS.get(fault, no_memory)()
             return run(step_input)
 
