@@ -11,10 +11,12 @@ import pytest_asyncio
 
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.factory import build_engine
-from tests.support.client_surface import CHECKS, HELLO
+from tests.support import client_responses, client_structure, client_surface
+from tests.support.client_surface import HELLO
 from tests.support.demo_model import URI
 from tests.support.engine_server import MODEL, running_engine
 
+CHECKS = [*client_surface.CHECKS, *client_structure.CHECKS, *client_responses.CHECKS]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.engine_process import MODEL
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
+RESPONSES, TOKENIZE, DETOKENIZE = "/v1/responses", "/tokenize", "/detokenize"
 HOSTILE: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 2, 0.5, -0.0, 1e308, float("nan"), float("inf"), 2**31, 2**63,
     -(2**63), 10**40, "", "x", "\0", "😀" * 50, "\\", "a" * 5000, [], {}, [[]], [{}], {"": {}},
@@ -30,8 +30,8 @@ SCHEMAS: tuple[Any, ...] = (
 
 def random_request(rng: random.Random) -> tuple[str, bytes]:
     """A path and a body: mostly sane but for a few fields, at times not even JSON."""
-    path = rng.choices([CHAT, TEXT, TOKENIZE, DETOKENIZE], [8, 6, 1, 1])[0]
-    body = _sane(rng, path)
+    path = rng.choices([CHAT, TEXT, RESPONSES, TOKENIZE, DETOKENIZE], [8, 6, 3, 1, 1])[0]
+    body = _response(rng) if path == RESPONSES else _sane(rng, path)
     for _ in range(rng.choice([0, 0, 1, 1, 2, 4])):
         name = rng.choice([*body, *_FIELDS, "made_up"])
         body[name] = rng.choice(HOSTILE)
@@ -60,6 +60,30 @@ def _sane(rng: random.Random, path: str) -> dict[str, Any]:
     if path == TEXT and rng.random() < 0.3:
         body["logprobs"] = rng.randrange(4)
     return body
+
+
+def _response(rng: random.Random) -> dict[str, Any]:
+    pool: list[Any] = [
+        {"role": "user", "content": "hello"},
+        {"role": "user", "content": [{"type": "input_text", "text": "part"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "12"},
+        {"type": "reasoning", "summary": []},
+    ]
+    items = [rng.choice(pool) for _ in range(rng.randint(1, 3))]
+    body = {"model": MODEL, "input": rng.choice(["hello", items])}
+    fields: dict[str, Any] = {
+        "max_output_tokens": rng.randint(1, 12),
+        "stream": True,
+        "instructions": "be brief",
+        "text": {"format": {"type": "json_schema", "name": "x", "schema": rng.choice(SCHEMAS)}},
+        "tools": [{"type": "function", "name": "f", "parameters": rng.choice(SCHEMAS)}],
+        "tool_choice": rng.choice(["auto", "required", {"type": "function", "name": "f"}]),
+        "store": rng.random() < 0.2,
+        "temperature": rng.random(),
+    }
+    chosen = rng.sample(sorted(fields), rng.randrange(6))
+    return {**body, **{name: fields[name] for name in {"max_output_tokens", *chosen}}}
 
 
 def _messages(rng: random.Random) -> list[Any]:

@@ -8,15 +8,17 @@ from typing import Any
 
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import BaseModel, ValidationError
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from tests.support.surface_bodies import CHAT, TEXT, TOKENIZE
+from tests.support.surface_bodies import CHAT, DETOKENIZE, RESPONSES, TOKENIZE
 
 REFUSALS = frozenset({400, 404, 413, 415})
 """What a client's own mistakes may be answered with. A schema that can't be followed to its end
 within one text is the one fault that shows later (see `LATE`)."""
 
 LATE = "engine_error"
+_EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 
 
 def fault_of(path: str, status: int, media: str, content: bytes) -> str:
@@ -51,9 +53,12 @@ def _error_fault(body: dict[str, Any]) -> str:
 
 
 def _whole_fault(path: str, body: dict[str, Any]) -> str:
-    if path not in {CHAT, TEXT}:
+    if path in {TOKENIZE, DETOKENIZE}:
         keys = {"count", "max_model_len", "tokens"} if path == TOKENIZE else {"prompt"}
         return "" if keys <= set(body) else f"keys {sorted(body)}"
+    if path == RESPONSES:
+        Response.model_validate(body)
+        return "" if body["status"] in {"completed", "incomplete"} else f"status {body['status']}"
     kind: type[BaseModel] = ChatCompletion if path == CHAT else Completion
     kind.model_validate(body)
     choices = body["choices"]
@@ -73,16 +78,27 @@ def _stream_fault(path: str, content: bytes) -> str:
     events = content.split(b"\n\n")
     if events.pop():
         return "a stream that ends within an event"
-    data = [event.removeprefix(b"data: ") for event in events]
+    data = [event.partition(b"data: ")[2] for event in events]
     if data[-1] != b"[DONE]":
         return _error_fault(json.loads(data[-1]))
     chunks = [json.loads(one) for one in data[:-1]]
+    if path == RESPONSES:
+        return _numbered_fault(chunks)
     kind: type[BaseModel] = ChatCompletionChunk if path == CHAT else Completion
     for chunk in chunks:
         # The older shape's type lacks that `finish_reason` is null until the end.
         shown = [c for c in chunk["choices"] if path == CHAT or c["finish_reason"] is not None]
         kind.model_validate({**chunk, "choices": shown})
     return _order_fault(chunks)
+
+
+def _numbered_fault(events: Sequence[dict[str, Any]]) -> str:
+    for event in events:
+        _EVENT.validate_python(event)
+    if [event["sequence_number"] for event in events] != list(range(len(events))):
+        return "events out of order"
+    last = events[-1]["type"]
+    return "" if last in {"response.completed", "response.incomplete"} else f"ends with {last}"
 
 
 def _order_fault(chunks: Sequence[dict[str, Any]]) -> str:

@@ -8,9 +8,10 @@ import openai
 import pytest
 import pytest_asyncio
 
-from tests.support.client_surface import CHECKS
+from tests.support import client_responses, client_structure, client_surface
 from tests.support.engine_server import MODEL, running_engine
 
+CHECKS = [*client_surface.CHECKS, *client_structure.CHECKS, *client_responses.CHECKS]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 

@@ -18,7 +18,7 @@ from tests.support.surface_bodies import CHAT, random_request
 from tests.support.surface_verdict import fault_of
 
 AT_ONCE = 16
-SHORT, FULL = 300, 10_000
+SHORT, FULL = 1_000, 10_000
 
 
 async def test_no_body_ends_the_engine_or_gets_an_answer_without_shape(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def public_app(probes: Probes, *, new_id: Callable[[], str]) -> ASGIApp:
         routes=[
             Route("/v1/chat/completions", inference.chat_completions, methods=["POST"]),
             Route("/v1/completions", inference.completions, methods=["POST"]),
+            Route("/v1/responses", inference.responses, methods=["POST"]),
             Route("/tokenize", tokenization.tokenize, methods=["POST"]),
             Route("/detokenize", tokenization.detokenize, methods=["POST"]),
             Route("/v1/models", probes.models, methods=["GET"]),

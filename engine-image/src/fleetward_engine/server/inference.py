@@ -1,10 +1,9 @@
-"""The two inference routes: authenticate, read, check, encode, submit, answer."""
+"""The inference routes: authenticate, read, check, encode, submit, answer."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -23,19 +22,27 @@ from fleetward_engine.server.logprobs import TokenTrail
 from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody
 from fleetward_engine.server.prompt import Prompt
 from fleetward_engine.server.refusals import check_supported
-from fleetward_engine.server.responses import Answer, Kind
+from fleetward_engine.server.responses import Answer, Kind, Shape
+from fleetward_engine.server.responses_api.body import ResponsesBody
+from fleetward_engine.server.responses_api.shape import ResponseShape
+from fleetward_engine.server.responses_api.translate import as_chat, renamed
 from fleetward_engine.server.sampling import sampling_params
 from fleetward_engine.server.service import EngineService, LoadedModel
 from fleetward_engine.server.streaming import GenerationResponse
 from fleetward_engine.tool_dialect import ToolCallReader
 
-Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
-Encode = Callable[[LoadedModel, Body], Awaitable[list[Prompt]]]
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked, and the shape of its answer, once its id and the model are known."""
+
+    body: ChatCompletionBody | CompletionBody
+    shape: Callable[[str, LoadedModel], Shape]
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """``POST /v1/chat/completions`` and ``POST /v1/completions``.
+    """``POST /v1/chat/completions``, ``/v1/completions`` and ``/v1/responses``.
 
     ``wall`` is epoch seconds, ``new_id`` makes ids of requests.
     """
@@ -48,45 +55,52 @@ class Inference:
 
     async def chat_completions(self, request: HttpRequest) -> Response:
         """One conversation turn."""
-
-        async def encode(model: LoadedModel, body: ChatCompletionBody) -> list[Prompt]:
-            return [await model.encoder.chat(body)]
-
-        return await self._counted(request, ChatCompletionBody, encode)
+        return await self._counted(
+            request, lambda data: self._call(parse(ChatCompletionBody, data))
+        )
 
     async def completions(self, request: HttpRequest) -> Response:
         """Plain completions of one prompt or several."""
+        return await self._counted(request, lambda data: self._call(parse(CompletionBody, data)))
 
-        async def encode(model: LoadedModel, body: CompletionBody) -> list[Prompt]:
-            return await model.encoder.completion(body)
+    async def responses(self, request: HttpRequest) -> Response:
+        """One conversation turn in the newer shape; nothing is stored."""
 
-        return await self._counted(request, CompletionBody, encode)
+        def read(data: bytes) -> Call:
+            body = parse(ResponsesBody, data)
 
-    async def _counted(
-        self, request: HttpRequest, kind: type[Body], encode: Encode[Body]
-    ) -> Response:
+            def shape(request_id: str, _model: LoadedModel) -> Shape:
+                return ResponseShape(body, request_id=request_id, created=int(self.wall()))
+
+            return Call(as_chat(body), shape)
+
         try:
-            return await self._answer(request, kind, encode)
+            return await self._counted(request, read)
+        except ApiError as error:
+            raise renamed(error) from error
+
+    async def _counted(self, request: HttpRequest, read: Callable[[bytes], Call]) -> Response:
+        try:
+            return await self._answer(request, read)
         except ApiError as error:
             self.service.metrics.refused(error.code or str(error.status))
             raise
 
-    async def _answer(
-        self, request: HttpRequest, kind: type[Body], encode: Encode[Body]
-    ) -> Response:
+    async def _answer(self, request: HttpRequest, read: Callable[[bytes], Call]) -> Response:
         arrival = self.service.clock()
         caller = self.authenticator.authenticate(request.headers.get(IDENTITY_HEADER))
-        body = parse(kind, await read_body(request))
+        call = read(await read_body(request))
+        body = call.body
         self.check_model(body.model)
         check_supported(body)
         model, _ = self.service.ready_parts()
-        prompts = await encode(model, body)
+        prompts = await model.encoder.prompts(body)
         grammar = await model.grammars.grammar_of(body)
         requests = self._requests(body, prompts, grammar, caller=caller, arrival=arrival)
         generation = self.service.submit(requests)
         return GenerationResponse(
             generation,
-            self._shape(body, requests[0].request_id, model),
+            call.shape(requests[0].request_id, model),
             self._choices(body, prompts, requests, model),
             stream=bool(body.stream),
             service=self.service,
@@ -157,18 +171,20 @@ class Inference:
             for request in requests
         }
 
-    def _shape(
-        self, body: ChatCompletionBody | CompletionBody, request_id: str, model: LoadedModel
-    ) -> Answer:
+    def _call(self, body: ChatCompletionBody | CompletionBody) -> Call:
         kind: Kind = "chat" if isinstance(body, ChatCompletionBody) else "text"
         options = body.stream_options
-        return Answer(
-            kind=kind,
-            request_id=request_id,
-            created=int(self.wall()),
-            model=body.model,
-            tokenizer=model.tokenizer,
-            include_usage=bool(options is not None and options.include_usage),
-            logprobs=body.logprobs is not None and body.logprobs is not False,
-            service_tier=body.service_tier,
-        )
+
+        def shape(request_id: str, model: LoadedModel) -> Shape:
+            return Answer(
+                kind=kind,
+                request_id=request_id,
+                created=int(self.wall()),
+                model=body.model,
+                tokenizer=model.tokenizer,
+                include_usage=bool(options is not None and options.include_usage),
+                logprobs=body.logprobs is not None and body.logprobs is not False,
+                service_tier=body.service_tier,
+            )
+
+        return Call(body, shape)

@@ -41,6 +41,12 @@ class PromptEncoder:
         self._limits = limits
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
 
+    async def prompts(self, body: ChatCompletionBody | CompletionBody) -> list[Prompt]:
+        """A chat's one prompt, or those of a plain completion."""
+        if isinstance(body, ChatCompletionBody):
+            return [await self.chat(body)]
+        return await self.completion(body)
+
     async def chat(self, body: ChatCompletionBody) -> Prompt:
         """The conversation through the model's chat template."""
         messages = plain_messages(body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import orjson
 
@@ -51,9 +51,28 @@ def usage(choices: Sequence[Choice]) -> Json:
     }
 
 
+class Shape(Protocol):
+    """How one API writes an answer: whole as JSON, or as the events of a stream."""
+
+    def whole(self, choices: Sequence[Choice]) -> Json:
+        """The answer to a request that did not ask for a stream."""
+
+    def opening(self, choices: Sequence[Choice]) -> bytes:
+        """What goes out before the first token."""
+
+    def growth(self, choice: Choice, delta: Delta) -> bytes:
+        """What an output added to a choice that has taken it."""
+
+    def closing(self, choice: Choice) -> bytes:
+        """A choice's end."""
+
+    def ending(self, choices: Sequence[Choice]) -> bytes:
+        """The end of the stream, once every choice has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one answer repeats everywhere. ``created`` in epoch seconds.
+    """Completions, chat and text: what one answer repeats everywhere. ``created`` in epoch seconds.
 
     ``logprobs`` whether they were asked for, ``service_tier`` what the client named, if anything.
     """
@@ -75,14 +94,16 @@ class Answer:
             "usage": usage(choices),
         }
 
-    def opening(self, choice: Choice) -> Json | None:
-        """A choice's first chunk: for chat the role; for text the echoed prompt, if any."""
+    def opening(self, choices: Sequence[Choice]) -> bytes:
+        """Each choice's first chunk: for chat the role; for text the echoed prompt, if any."""
         if self.kind == "chat":
-            return self._chunk(choice, {"role": "assistant", "content": "", "refusal": None})
-        return self._chunk(choice, choice.echo) if choice.echo else None
+            role = {"role": "assistant", "content": "", "refusal": None}
+            return b"".join(event(self._chunk(choice, role)) for choice in choices)
+        echoing = (choice for choice in choices if choice.echo)
+        return b"".join(event(self._chunk(choice, choice.echo)) for choice in echoing)
 
-    def delta(self, choice: Choice, delta: Delta) -> Json:
-        """A chunk with text."""
+    def growth(self, choice: Choice, delta: Delta) -> bytes:
+        """A chunk with text or calls."""
         content: object = delta.text
         if self.kind == "chat":
             content = {"content": delta.text} if delta.text or not delta.calls else {}
@@ -90,16 +111,18 @@ class Answer:
                 calls = self._calls(choice, delta.calls)
                 numbered = [{"index": number, **call} for number, call in enumerate(calls)]
                 content = {**content, "tool_calls": numbered}
-        return self._chunk(choice, content, delta.entries)
+        return event(self._chunk(choice, content, delta.entries))
 
-    def closing(self, choice: Choice) -> Json:
+    def closing(self, choice: Choice) -> bytes:
         """A choice's finish chunk: no text, only the reason."""
         content: object = {} if self.kind == "chat" else ""
-        return self._chunk(choice, content, finish_reason=choice.finish_reason)
+        return event(self._chunk(choice, content, finish_reason=choice.finish_reason))
 
-    def usage_chunk(self, choices: Sequence[Choice]) -> Json:
-        """The chunk after the finish when the client asked for usage."""
-        return {**self._head(1), "choices": [], "usage": usage(choices)}
+    def ending(self, choices: Sequence[Choice]) -> bytes:
+        """The usage where the client asked for it, and the mark that ends a stream."""
+        if not self.include_usage:
+            return DONE
+        return event({**self._head(1), "choices": [], "usage": usage(choices)}) + DONE
 
     def _whole_choice(self, choice: Choice) -> Json:
         whole: Json = {

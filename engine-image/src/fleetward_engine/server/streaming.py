@@ -19,7 +19,7 @@ from fleetward_engine.outputs import RequestOutput
 from fleetward_engine.server.choices import Choice, check_output
 from fleetward_engine.server.errors import ApiError, server_fault
 from fleetward_engine.server.generation import Generation
-from fleetward_engine.server.responses import DONE, Answer, error_event, event
+from fleetward_engine.server.responses import Shape, error_event
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -44,7 +44,7 @@ class GenerationResponse(Response):
     def __init__(
         self,
         generation: Generation,
-        answer: Answer,
+        shape: Shape,
         choices: Mapping[str, Choice],
         *,
         stream: bool,
@@ -54,7 +54,7 @@ class GenerationResponse(Response):
         self.background = None
         self.status_code = 200
         self._generation = generation
-        self._answer = answer
+        self._shape = shape
         self._choices = choices
         self._stream = stream
         self._service = service
@@ -74,7 +74,7 @@ class GenerationResponse(Response):
             while outputs := await self._generation.next_outputs():
                 for output in outputs:
                     self._choices[output.request_id].feed(output)
-            content = orjson.dumps(self._answer.whole(self._finished()))
+            content = orjson.dumps(self._shape.whole(self._finished()))
             response = Response(content, media_type="application/json")
         except ApiError as error:
             response = error.response()
@@ -90,33 +90,29 @@ class GenerationResponse(Response):
             return
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         try:
-            await self._send_chunks(outputs, send)
-            tail = DONE
+            tail = await self._send_chunks(outputs, send)
         except ApiError as error:
             tail = error_event(error.body())
         await send({"type": "http.response.body", "body": tail, "more_body": False})
 
-    async def _send_chunks(self, outputs: list[RequestOutput], send: Send) -> None:
-        openings = map(self._answer.opening, self._choices.values())
-        pending = b"".join(event(opening) for opening in openings if opening is not None)
+    async def _send_chunks(self, outputs: list[RequestOutput], send: Send) -> bytes:
+        """Send all but the end, which is returned."""
+        pending = self._shape.opening(list(self._choices.values()))
         while outputs:
             pending += b"".join(chunk for output in outputs for chunk in self._chunks(output))
             if pending:
                 await send({"type": "http.response.body", "body": pending, "more_body": True})
                 pending = b""
             outputs = await self._generation.next_outputs()
-        choices = self._finished()
-        if self._answer.include_usage:
-            body = event(self._answer.usage_chunk(choices))
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+        return self._shape.ending(self._finished())
 
     def _chunks(self, output: RequestOutput) -> Iterator[bytes]:
         choice = self._choices[output.request_id]
         delta = choice.feed(output)
         if delta:
-            yield event(self._answer.delta(choice, delta))
+            yield self._shape.growth(choice, delta)
         if choice.finish_reason is not None:
-            yield event(self._answer.closing(choice))
+            yield self._shape.closing(choice)
 
     def _finished(self) -> list[Choice]:
         choices = list(self._choices.values())

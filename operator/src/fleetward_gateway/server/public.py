@@ -81,6 +81,7 @@ def build_public_app(
         routes=[
             Route("/v1/chat/completions", completions, methods=["POST"]),
             Route("/v1/completions", completions, methods=["POST"]),
+            Route("/v1/responses", completions, methods=["POST"]),
             Route("/tokenize", completions, methods=["POST"]),
             Route("/detokenize", completions, methods=["POST"]),
             Route(_MODELS, models, methods=["GET"]),

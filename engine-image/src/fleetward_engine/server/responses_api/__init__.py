@@ -1,0 +1,1 @@
+"""`POST /v1/responses` without a store: its body becomes a chat, its answer a response's items."""
