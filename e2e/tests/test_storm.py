@@ -6,12 +6,20 @@ import random
 import time
 from dataclasses import dataclass
 
+import pytest
+
 from e2e.chaos.scale import seed
 from e2e.figures.record import record
 from e2e.tests.support import manifests
 from e2e.tests.support.evidence import RELEASE
 from e2e.tests.support.gateway import Gateway
-from e2e.tests.support.kubectl import Cluster, Manifest, condition, eventually
+from e2e.tests.support.kubectl import (
+    Cluster,
+    Manifest,
+    NeverHappened,
+    condition,
+    eventually,
+)
 from e2e.tests.support.leader import kill_operator, leader
 from e2e.tests.support.services import is_settled, orphans_and_duplicates, pods_of, ready
 from e2e.tests.support.traffic import Traffic
@@ -47,11 +55,10 @@ def test_a_rollout_survives_kills_at_random_moments(
             time.sleep(dice.uniform(0, storm.longest_s))
             _kill(cluster, dice)
         last = time.monotonic()
-        eventually(
-            lambda: all(_complete(each) for each in cluster.find("fsvc", namespace=playground)),
-            what="every service complete",
-            within=120,
-        )
+        try:
+            eventually(lambda: not _unfinished(cluster, playground), what="the end", within=120)
+        except NeverHappened:
+            pytest.fail(f"not complete: {_unfinished(cluster, playground)}")
         seconds = time.monotonic() - last
     wrong = orphans_and_duplicates(cluster, playground)
     detail = f"{storm.kills} kills, {storm.services} services, {dict(traffic.outcomes)}"
@@ -98,9 +105,14 @@ def _living(cluster: Cluster) -> list[Manifest]:
     return found
 
 
-def _complete(service: Manifest) -> bool:
-    complete = condition(service, "Progressing").get("reason") == "Complete"
-    return complete and is_settled(service)
+def _unfinished(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """The services that are not complete, and what they say."""
+    services = cluster.find("fsvc", namespace=namespace)
+    return {
+        each["metadata"]["name"]: str(each.get("status", {}).get("message"))
+        for each in services
+        if condition(each, "Progressing").get("reason") != "Complete" or not is_settled(each)
+    }
 
 
 def _kept(cluster: Cluster, namespace: str, names: list[str]) -> set[tuple[str, str, object]]:

@@ -75,7 +75,7 @@ def _sequences(deployment: dict[str, Any]) -> int:
 
 async def test_throttled(world: World, api_server: ApiServer, tmp_path: Path) -> None:
     """429 on 30 % of all calls: none comes again too early, and all is done in time."""
-    count, trouble_s = (40, 600.0) if is_full() else (3, 0.0)
+    count, trouble_s = (100, 600.0) if is_full() else (3, 0.0)
     async with troubled(world, api_server, tmp_path, timings=Timings()) as subject:
         proxy = subject.proxy
         async with meanwhile(subject.watch_life()):
