@@ -25,6 +25,7 @@ SCHEMAS: tuple[Any, ...] = (
     {"type": "king"}, {"not": {}}, {"anyOf": []}, {"type": "string", "pattern": "("},
     {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]},
     {"type": "number", "minimum": 5, "maximum": 1}, {"type": "array", "minItems": 10**9},
+    {"type": "object", "properties": {f"p{number}": {} for number in range(1200)}},
 )  # fmt: skip
 
 

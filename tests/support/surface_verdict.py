@@ -14,10 +14,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from tests.support.surface_bodies import CHAT, DETOKENIZE, RESPONSES, TOKENIZE
 
 REFUSALS = frozenset({400, 404, 413, 415})
-"""What a client's own mistakes may be answered with. A schema that can't be followed to its end
-within one text is the one fault that shows later (see `LATE`)."""
+"""What a client's own mistakes may be answered with."""
 
-LATE = "engine_error"
 _EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 
 
@@ -34,10 +32,7 @@ def fault_of(path: str, status: int, media: str, content: bytes) -> str:
 
 
 def _refusal_fault(status: int, body: dict[str, Any]) -> str:
-    fault = _error_fault(body)
-    if fault or status in REFUSALS:
-        return fault
-    return "" if body["error"]["code"] == LATE else f"status {status}: {body}"
+    return _error_fault(body) or ("" if status in REFUSALS else f"status {status}: {body}")
 
 
 def _error_fault(body: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ CODE_RATE_LIMIT: Final = "rate_limit_exceeded"
 CODE_OVERLOADED: Final = "overloaded"
 CODE_NO_REPLICA: Final = "no_replica_ready"
 CODE_UPSTREAM_FAILED: Final = "upstream_failed"
+CODE_GRAMMAR_LIMIT: Final = "grammar_too_complex"
 CODE_PURGED: Final = "purged"
 CODE_INTERNAL: Final = "internal_error"
 

@@ -60,7 +60,7 @@ class Generation:
         ended = token_id in self._stop_ids
         whole = not ended and self._follow(token_id)
         if self._fault is not None:
-            return self.close("error", error=self._fault)
+            return self.close("error", error=self._fault, refused=True)
         text = "" if ended else self._text.feed(token_id)
         reason: FinishReason | None = None
         if ended or whole or self._text.stopped:
@@ -72,9 +72,11 @@ class Generation:
         logprobs = () if sampled.logprobs is None else (sampled.logprobs,)
         return self._output((token_id,), text, reason, logprobs=logprobs)
 
-    def close(self, reason: FinishReason, *, error: str | None = None) -> RequestOutput:
+    def close(
+        self, reason: FinishReason, *, error: str | None = None, refused: bool = False
+    ) -> RequestOutput:
         """End without another token; text still held back is shown."""
-        return self._output((), self._text.finish(), reason, error=error)
+        return self._output((), self._text.finish(), reason, error=error, refused=refused)
 
     def _allowed(self) -> bytes | None:
         """What the grammar allows next; its failure is told once the step is over."""
@@ -103,6 +105,7 @@ class Generation:
         reason: FinishReason | None,
         *,
         error: str | None = None,
+        refused: bool = False,
         logprobs: tuple[TokenLogprobs, ...] = (),
     ) -> RequestOutput:
         return RequestOutput(
@@ -115,6 +118,7 @@ class Generation:
             completion_tokens=self.sequence.num_output_tokens,
             queue_seconds=self.sequence.queue_seconds,
             error=error,
+            refused=refused,
             logprobs=logprobs,
         )
 

@@ -75,9 +75,15 @@ class Grammar:
 
 
 class GrammarCompiler:
-    """Compiles grammars over one tokenizer. Releases the interpreter while it works."""
+    """Compiles grammars over one tokenizer. Releases the interpreter while it works.
+
+    Raises:
+        GrammarRefused: a model that names no token which ends a text can't be told to stop.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        if not tokenizer.eos_token_ids:
+            raise GrammarRefused("this model names no token that ends a text")
         self._vocabulary = LLTokenizer(
             TokenizerWrapper(_Vocabulary(tokenizer)),
             n_vocab=tokenizer.vocab_size,

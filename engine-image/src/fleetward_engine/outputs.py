@@ -30,7 +30,8 @@ class RequestOutput:
 
     `text_delta` only ever appends; the deltas of a request joined are its whole text, without any
     stop string. `cached_tokens` counts prompt tokens taken from the cache at first admission.
-    `error` is set only with `finish_reason` "error". `queue_seconds` is how long the request has
+    `error` is set only with `finish_reason` "error"; `refused` says that it is the caller's own (a
+    grammar that came to its limits), not the engine's. `queue_seconds` is how long the request has
     waited so far, also after it was preempted.
     """
 
@@ -43,6 +44,7 @@ class RequestOutput:
     completion_tokens: int
     queue_seconds: float = 0.0
     error: str | None = None
+    refused: bool = False
     logprobs: tuple[TokenLogprobs, ...] = ()
 
 

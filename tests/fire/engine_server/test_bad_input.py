@@ -100,6 +100,9 @@ CASES: list[tuple[str, dict[str, Any], str | None, str]] = [
         "name": "x", "schema": {"type": "king"}}}}, "response_format", "invalid_value"),
     (CHAT, {"response_format": {"type": "json_schema", "json_schema": {
         "name": "x", "schema": {"enum": ["v" * 40_000]}}}}, "response_format", "invalid_value"),
+    (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {
+        "type": "object", "properties": {f"p{n}": {} for n in range(1200)}}}}}, None,
+     "grammar_too_complex"),
     (CHAT, {"response_format": {"type": "json_object"}, "min_tokens": 2}, "min_tokens",
      "unsupported_parameter"),
     (CHAT, {"response_format": "json"}, "response_format", "invalid_value"),

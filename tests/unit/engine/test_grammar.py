@@ -161,6 +161,16 @@ def test_schemas_that_ask_for_the_absurd_end_their_own_text_only(schema: dict[st
             state.advance(tokens_of(state.allowed())[0])
 
 
+def test_a_model_without_an_end_follows_no_grammar() -> None:
+    class Endless(ByteTokenizer):
+        @property
+        def eos_token_ids(self) -> frozenset[int]:
+            return frozenset()
+
+    with pytest.raises(GrammarRefused, match="no token that ends"):
+        GrammarCompiler(Endless())
+
+
 def test_a_request_ends_with_its_grammar_and_batches_with_free_ones() -> None:
     bench = make_bench(num_blocks=128)
     grammar = COMPILER.json_schema(PERSON)
@@ -200,6 +210,6 @@ def test_a_grammar_that_fails_ends_its_request_alone(monkeypatch: pytest.MonkeyP
     bound = make_request("bound", [1], grammar=COMPILER.json_schema(PERSON), max_tokens=20)
     monkeypatch.setattr(GrammarState, "allowed", fail)
     ended, free = bench.run(bound, make_request("free", [1, 2], max_tokens=6))
-    assert (ended.finish_reason, ended.error) == ("error", "too complex")
+    assert (ended.finish_reason, ended.error, ended.refused) == ("error", "too complex", True)
     assert free.finish_reason == "length"
     assert bench.engine.stats().kv_blocks_used == 0

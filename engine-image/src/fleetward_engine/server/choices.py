@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleetward_api.openai import CODE_PURGED
+from fleetward_api.openai import CODE_GRAMMAR_LIMIT, CODE_PURGED
 from fleetward_engine.outputs import RequestOutput
-from fleetward_engine.server.errors import server_fault, unavailable
+from fleetward_engine.server.errors import ApiError, server_fault, unavailable
 from fleetward_engine.server.logprobs import TokenEntry, TokenTrail
 from fleetward_engine.tool_dialect import ToolCall, ToolCallReader
 
@@ -90,8 +90,11 @@ def check_output(output: RequestOutput) -> None:
     """An aborted or failed request is an error for its client, never a fake ``stop``.
 
     Raises:
-        ApiError: 500 for a failed request, 503 for an aborted one.
+        ApiError: 400 for a schema that explodes, 500 for a failed request, 503 for an aborted one.
     """
+    if output.finish_reason == "error" and output.refused:
+        message = f"The schema came to its limits within this text: {output.error}. Simplify it."
+        raise ApiError(400, message, code=CODE_GRAMMAR_LIMIT)
     if output.finish_reason == "error":
         raise server_fault(output.error or "The engine failed this request.", code="engine_error")
     if output.finish_reason == "abort":
