@@ -11,6 +11,7 @@ from aiohttp import web
 from fleetward_api.admin import (
     ADMIN_HEADER,
     AdminErrorBody,
+    KvHolding,
     MemberKind,
     MemberState,
     ModelState,
@@ -49,6 +50,7 @@ class FakeMember:
     operator_key: VerifyKey
     sealing_key: SealingPublicKey
     blocks: int = 0
+    holdings: tuple[KvHolding, ...] = ()
     faulty: bool = False
     fault: str = ""
     silent: set[str] = field(default_factory=set)
@@ -143,6 +145,9 @@ class FakeMember:
             bundle_generation=self.bundle.generation if self.bundle else 0,
             floors_version=self.bundle.floors.version if self.bundle else 0,
             model=model,
+            kv_blocks_total=100,
+            kv_block_bytes=4096,
+            kv_holdings=self.holdings,
             fault=self.fault,
         )
 

@@ -75,7 +75,7 @@ class KvCache:
         """
         self.pool.accounts.set_priority(sequence.tenant, sequence.request.priority)
         hits = self._lookup(sequence, now)
-        if self._newly_used(sequence, hits) > self._room_for(sequence):
+        if self._newly_used(sequence, hits) > self.pool.accounts.room_for(self._account(sequence)):
             return False
         for entry in hits:
             self.pool.acquire(entry.block)
@@ -100,7 +100,7 @@ class KvCache:
     def can_grow(self, sequence: Sequence) -> bool:
         """Whether `grow` would find room."""
         missing = self._missing(sequence)
-        return missing == 0 or missing <= self._room_for(sequence)
+        return missing == 0 or missing <= self.pool.accounts.room_for(self._account(sequence))
 
     def gives_room(self, running: Sequence, *, to: Sequence) -> bool:
         """Whether preempting a running sequence can help one that can't grow.
@@ -258,9 +258,6 @@ class KvCache:
 
     def _account(self, sequence: Sequence) -> Account:
         return self.pool.accounts.of(sequence.tenant)
-
-    def _room_for(self, sequence: Sequence) -> int:
-        return self.pool.accounts.room_for(self._account(sequence))
 
     def _allocate(self, sequence: Sequence) -> int:
         eviction = self.pool.next_eviction(sequence.tenant)

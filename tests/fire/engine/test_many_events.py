@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -10,12 +11,14 @@ from tests.support.engine_machine import EngineMachine
 
 FEWEST_STEPS = 100_000
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def test_any_order_of_events_keeps_the_books() -> None:
     before = EngineMachine.steps
     while (steps := EngineMachine.steps - before) < FEWEST_STEPS:
         run_state_machine_as_test(
             EngineMachine,
-            settings=settings(max_examples=400, stateful_step_count=80, deadline=None),
+            settings=settings(max_examples=200, stateful_step_count=80, deadline=None),
         )
     record("state-machine-steps", steps, "each followed by every check")

@@ -132,6 +132,18 @@ def test_growth_beyond_the_own_share_preempts_the_own_tenants_requests_only() ->
     assert [output.cached_tokens for output in bench.outputs["b"]] == [0] * 20
 
 
+def test_who_waits_for_its_own_share_holds_up_its_own_tenant_only() -> None:
+    bench = bench_with(ShareRules(max_percent=25), num_blocks=32)
+    for token, (name, scope) in enumerate((("a1", ACME), ("a2", ACME), ("b", BETA))):
+        bench.engine.add_request(make_request(name, [token] * 24, scope=scope, max_tokens=8))
+    bench.step()
+    scheduler = bench.engine._scheduler
+    assert {sequence.request.request_id for sequence in scheduler.running} == {"a1", "b"}
+    while bench.engine.has_work:
+        bench.step()
+    assert {bench.outputs[name][-1].finish_reason for name in ("a1", "a2", "b")} == {"length"}
+
+
 def test_lower_priority_goes_first_where_the_policy_says_so() -> None:
     for by_priority, survivor in ((True, BETA), (False, ACME)):
         bench = bench_with(ShareRules(by_priority=by_priority), num_blocks=12)
