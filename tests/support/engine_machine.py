@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis.stateful import (
 from fleetward_api.scope import Scope
 from fleetward_engine.errors import RequestRefused
 from fleetward_engine.outputs import RequestOutput
+from fleetward_engine.request import Request
 from fleetward_engine.scheduling.policy import SchedulingPolicy
 from fleetward_engine.share_rules import ShareRules
 from tests.support.engine_core import expected_tokens, make_bench, make_request
@@ -59,6 +61,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.floors = [0, 0, 0]
         self.purged = [0, 0, 0]
         self.prompts: dict[str, tuple[list[int], int]] = {}
+        self.requests: dict[str, Request] = {}
         self.live: set[str] = set()
         self.removed_keys: set[bytes] = set()
 
@@ -76,8 +79,11 @@ class EngineMachine(RuleBasedStateMachine):
         ttls=st.tuples(TTLS, TTLS),
         kind=st.sampled_from(["", "short"]),
         priority=st.integers(-1, 1),
+        patience=st.sampled_from([math.inf, math.inf, 0.5, 4.0]),
     )
-    def submit(self, who, length, split, count, stale, no_store, ttls, kind, priority) -> None:  # type: ignore[no-untyped-def]
+    def submit(  # type: ignore[no-untyped-def]
+        self, who, length, split, count, stale, no_store, ttls, kind, priority, patience
+    ) -> None:
         name = str(len(self.prompts))
         prompt = [MARKS[who] + (1 if place >= split else 0) for place in range(length)]
         request = make_request(
@@ -94,6 +100,7 @@ class EngineMachine(RuleBasedStateMachine):
             arrival=self.bench.clock.now,
             priority=priority,
             weight=who + 1,
+            deadline=self.bench.clock.now + patience,
         )
         try:
             self.bench.engine.add_request(request)
@@ -101,13 +108,14 @@ class EngineMachine(RuleBasedStateMachine):
             assert length + count - 1 > self.bench.engine._kv_cache.max_request_tokens
             return
         self.prompts[name] = (prompt, count)
+        self.requests[name] = request
         self.live.add(name)
 
     @rule(who=st.integers(0, 2), prompts=st.integers(1, 3), length=st.integers(3, 9))
     def flood(self, who: int, prompts: int, length: int) -> None:
         """One tenant fills what it may; everyone's requests come to their end."""
         for split in range(prompts):
-            self.submit(who, length, split, 1, False, False, (None, None), "", 0)
+            self.submit(who, length, split, 1, False, False, (None, None), "", 0, math.inf)
         for _ in range(1000):
             if not self.bench.engine.has_work:
                 break
@@ -135,6 +143,9 @@ class EngineMachine(RuleBasedStateMachine):
         prompt, count = self.prompts[name]
         if output.finish_reason == "length":
             assert self.bench.tokens(name) == expected_tokens(prompt, count)
+        elif output.finish_reason == "deadline":
+            request = self.requests[name]
+            assert request.deadline <= self.bench.clock.now
         elif output.finish_reason == "error":
             assert "share" in (output.error or "")
         else:

@@ -6,6 +6,7 @@ Single-threaded and without a clock or thread of its own: whoever drives it call
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from typing import Literal
@@ -22,6 +23,7 @@ from fleetward_engine.outputs import EngineStats, FenceResult, PurgeCounts, Requ
 from fleetward_engine.refusal import SHARE_LOWERED, kv_tokens_of, refuse_impossible
 from fleetward_engine.request import Request
 from fleetward_engine.scheduler import Scheduler
+from fleetward_engine.scheduling.deadlines import Deadlines
 from fleetward_engine.scheduling.policy import SchedulingPolicy, build_discipline
 from fleetward_engine.scheduling.step_budget import ScheduledSequence, SchedulerLimits
 from fleetward_engine.sequence import Sequence
@@ -65,6 +67,7 @@ class Engine:
         discipline = build_discipline(config.scheduling)
         self._scheduler = Scheduler(limits, self._kv_cache, discipline)
         self._forks = Forks()
+        self._deadlines = Deadlines()
         self._generations: dict[str, Generation] = {}
         self._closing: list[RequestOutput] = []
         self._counters = Counters(last_progress=clock())
@@ -84,6 +87,7 @@ class Engine:
 
         Raises:
             RequestRefused: it can never be served, or its id is in use.
+            DeadlineUnreachable: it would be late.
         """
         refuse_impossible(
             request,
@@ -93,12 +97,16 @@ class Engine:
             vocab_size=self._runner.vocab_size,
             known_ids=self._generations.keys(),
         )
+        sequence = Sequence(request, order=self._counters.arrivals + 1)
+        waits_for_prompt = self._waits_for_prompt(request)
+        if not waits_for_prompt:
+            self._refuse_late(sequence)
         if not self.has_work:
             self._counters.last_progress = self._clock()
         self._counters.arrivals += 1
-        sequence = Sequence(request, order=self._counters.arrivals)
+        self._deadlines.watch(sequence)
         self._generations[request.request_id] = Generation(sequence, self.tokenizer)
-        if self._waits_for_prompt(request):
+        if waits_for_prompt:
             self._forks.hold(sequence)
         else:
             self._scheduler.add(sequence)
@@ -108,6 +116,7 @@ class Engine:
         generation = self._generations.pop(request_id, None)
         if generation is None:
             return False
+        self._deadlines.forget(generation.sequence)
         if not self._forks.drop(generation.sequence):
             self._scheduler.remove(generation.sequence)
         self._release_forks(request_id)
@@ -118,6 +127,7 @@ class Engine:
         """Run one step; returns what each request gained, in no promised order."""
         now = self._clock()
         self._kv_cache.expire(now)
+        self._end_late(now)
         outputs, self._closing = self._closing, []
         plan = self._scheduler.schedule(now)
         self._counters.preemptions += plan.num_preempted
@@ -125,7 +135,9 @@ class Engine:
         self._counters.passes += plan.num_passed
         self._overwrite_dirty()
         if plan.scheduled:
+            began = self._clock()
             sampled = self._runner.run(self._step_input(plan.scheduled))
+            self._deadlines.observe(plan.scheduled, self._clock() - began)
             outputs += self._update(plan.scheduled, sampled)
             self._counters.steps += 1
         self._overwrite_dirty()
@@ -323,9 +335,25 @@ class Engine:
         output = generation.advance(sampled)
         if output.finish_reason is not None:
             del self._generations[generation.request_id]
+            self._deadlines.forget(sequence)
             self._scheduler.remove(sequence)
         self._release_forks(generation.request_id)
         return output
+
+    def _refuse_late(self, sequence: Sequence) -> None:
+        if not math.isinf(sequence.deadline):
+            now = self._clock()
+            own = sequence.num_uncomputed - self._kv_cache.cached_tokens(sequence, now)
+            before = self._scheduler.prompt_tokens_before(sequence)
+            self._deadlines.refuse_late(sequence, before + own, now)
+
+    def _end_late(self, now: float) -> None:
+        for sequence in self._deadlines.passed(now):
+            generation = self._generations[sequence.request.request_id]
+            if sequence not in self._scheduler.running:
+                sequence.stop_waiting(now)
+            self.abort_request(generation.request_id)
+            self._closing.append(generation.close("deadline"))
 
     def _waits_for_prompt(self, request: Request) -> bool:
         first = self._generations.get(request.fork_of)

@@ -6,6 +6,7 @@ FleetwardError
     ├── ModelUnavailable   the model source doesn't exist, or isn't the one that was pinned
     ├── ModelUnsupported   the model exists, but this engine has no code for it
     ├── RequestRefused     this request can never be served
+    ├── DeadlineUnreachable  this request would be late
     ├── ChatRefused        these messages don't fit the model's chat template
     ├── GrammarRefused     this schema or grammar can't be followed
     └── GrammarFailed      a grammar came to its limits within one text
@@ -51,6 +52,22 @@ class RequestRefused(EngineError):
     def __init__(self, message: str, *, param: str = "") -> None:
         super().__init__(message)
         self.param = param
+
+
+class DeadlineUnreachable(EngineError):
+    """The request would be late.
+
+    Args:
+        wait_s: seconds that it would have waited at least.
+    """
+
+    default_reason = "DeadlineUnreachable"
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(
+            f"This request can't make its deadline: it would wait for {wait_s:.1f} s or longer."
+        )
+        self.wait_s = wait_s
 
 
 class ChatRefused(EngineError):

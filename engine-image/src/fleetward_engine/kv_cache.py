@@ -92,6 +92,10 @@ class KvCache:
             self.hit_tokens += sequence.num_computed
         return True
 
+    def cached_tokens(self, sequence: Sequence, now: float) -> int:
+        """How much of the sequence its own scope has cached now."""
+        return len(self._lookup(sequence, now)) * self.block_size
+
     def is_over_share(self, sequence: Sequence, now: float) -> bool:
         """Whether `admit` fails for the tenant's own limit: only its own requests' ends help."""
         needed = self._newly_used(sequence, self._lookup(sequence, now))

@@ -9,7 +9,7 @@ from typing import Literal
 from fleetward_api.scope import Scope
 
 BlockKey = bytes
-FinishReason = Literal["stop", "length", "abort", "error"]
+FinishReason = Literal["stop", "length", "abort", "error", "deadline"]
 
 
 @dataclass(frozen=True, slots=True)

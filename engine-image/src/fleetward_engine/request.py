@@ -123,7 +123,7 @@ class Request:
     same prompt and cache context: this one waits until that one's prompt is computed and cached.
     `grammar` is what the text must follow; it ends where the grammar does.
     `priority` and `weight` (at least 1) are its tenant's, for the disciplines that look at them
-    (`fleetward_engine.scheduling`).
+    (`fleetward_engine.scheduling`). At `deadline`, on the clock of `arrival`, it ends unfinished.
     """
 
     request_id: str
@@ -136,6 +136,7 @@ class Request:
     grammar: Grammar | None = None
     priority: int = 0
     weight: int = 1
+    deadline: float = math.inf
 
 
 def _shorter(first: int | None, second: int | None) -> int | None:

@@ -66,6 +66,11 @@ class Scheduler:
         """Let a new sequence wait."""
         self.waiting.add(sequence)
 
+    def prompt_tokens_before(self, sequence: Sequence) -> int:
+        """Prompt tokens of others that are surely computed before a new sequence's."""
+        others = [one for one in self.running if not one.is_decoding]
+        return sum(one.num_uncomputed for one in (*others, *self.waiting.ahead_of(sequence)))
+
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out of whichever queue it is in, and its blocks back."""
         if sequence in self.running:

@@ -58,6 +58,11 @@ class Sequence:
         return len(self.token_ids) - self.num_prompt_tokens
 
     @property
+    def deadline(self) -> float:
+        """When it ends even if it is not finished (monotonic seconds; infinity: never)."""
+        return self.request.deadline
+
+    @property
     def max_len(self) -> int:
         """Tokens it may come to: the prompt and the longest answer asked for."""
         return self.num_prompt_tokens + self.request.sampling.max_tokens

@@ -30,6 +30,9 @@ class Discipline(Protocol):
     def rank(self, sequence: Sequence) -> Any:
         """A key to sort waiting or running sequences by: the smallest goes first, as of now."""
 
+    def ahead_of(self, sequence: Sequence) -> Collection[Sequence]:
+        """Those who wait and will surely go before this one, which is not in line yet."""
+
     def charge(self, sequence: Sequence, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Account for service that a sequence was given."""
 

@@ -61,6 +61,10 @@ class RankedLine:
         """The fixed rank."""
         return self._rank(sequence)
 
+    def ahead_of(self, sequence: Sequence) -> Collection[Sequence]:
+        """All of a better rank."""
+        return self._waiting[: bisect_left(self._waiting, self._rank(sequence), key=self._rank)]
+
     def charge(self, sequence: Sequence, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Service does not change a rank."""
 

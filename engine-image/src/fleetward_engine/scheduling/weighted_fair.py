@@ -95,6 +95,10 @@ class WeightedFair:
         """The tenant's virtual time, then the order of arrival."""
         return (self.virtual_time(sequence.tenant), sequence.order)
 
+    def ahead_of(self, sequence: Sequence) -> Collection[Sequence]:
+        """Its tenant's own; how many of others go first depends on what will be served."""
+        return self._lines.get(sequence.tenant, ())
+
     def charge(self, sequence: Sequence, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Move the tenant's virtual time on, while it matters to anyone."""
         if self._virtual_time:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fleetward_api.openai import CODE_GRAMMAR_LIMIT, CODE_PURGED
 from fleetward_engine.outputs import RequestOutput
-from fleetward_engine.server.errors import ApiError, server_fault, unavailable
+from fleetward_engine.server.errors import ApiError, late, server_fault, unavailable
 from fleetward_engine.server.logprobs import TokenEntry, TokenTrail
 from fleetward_engine.tool_dialect import ToolCall, ToolCallReader
 
@@ -90,13 +90,16 @@ def check_output(output: RequestOutput) -> None:
     """An aborted or failed request is an error for its client, never a fake ``stop``.
 
     Raises:
-        ApiError: 400 for a schema that explodes, 500 for a failed request, 503 for an aborted one.
+        ApiError: 400 for a schema that explodes, 500 for a failed request, 503 for an aborted one,
+            504 for a late one.
     """
     if output.finish_reason == "error" and output.refused:
         message = f"The schema came to its limits within this text: {output.error}. Simplify it."
         raise ApiError(400, message, code=CODE_GRAMMAR_LIMIT)
     if output.finish_reason == "error":
         raise server_fault(output.error or "The engine failed this request.", code="engine_error")
+    if output.finish_reason == "deadline":
+        raise late("The request's deadline passed before its answer was complete.")
     if output.finish_reason == "abort":
         message = "The request was aborted: the cache of its scope is being deleted."
         raise unavailable(message, code=CODE_PURGED)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from fleetward_api.openai import (
     CODE_CONTEXT_LENGTH,
+    CODE_DEADLINE_EXCEEDED,
     CODE_INTERNAL,
     CODE_UNSUPPORTED_PARAMETER,
     error_body,
@@ -75,6 +76,12 @@ def too_long(param: str, *, prompt_tokens: int, max_tokens: int | None, limit: i
 def unavailable(message: str, *, code: str, retry_after_s: int = 1) -> ApiError:
     """A 503 that tells the client when to come back (whole seconds)."""
     return ApiError(503, message, code=code, headers={"retry-after": str(retry_after_s)})
+
+
+def late(message: str) -> ApiError:
+    """A 504: the deadline has passed, so there is nothing to try again for."""
+    no_retry = {"x-should-retry": "false"}
+    return ApiError(504, message, code=CODE_DEADLINE_EXCEEDED, headers=no_retry)
 
 
 def server_fault(message: str, *, code: str = CODE_INTERNAL) -> ApiError:

@@ -5,6 +5,7 @@ The engine holds public keys only, so nothing in its namespace can mint an ident
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +24,8 @@ class Caller:
     """The authenticated facts that bound cache reuse.
 
     ``floors`` of tenant, user, permission scope and document tags, as the gateway knew them;
-    ``priority`` and ``weight`` of the tenant.
+    ``priority`` and ``weight`` of the tenant; ``deadline_ms`` that the request has left, 0 for no
+    deadline.
     """
 
     tenant: str
@@ -35,6 +37,11 @@ class Caller:
     retention_class: str = ""
     priority: int = 0
     weight: int = 1
+    deadline_ms: int = 0
+
+    def deadline(self, arrival: float) -> float:
+        """When the request that arrived then is late, on the same clock; infinity for never."""
+        return arrival + self.deadline_ms / 1000 if self.deadline_ms else math.inf
 
 
 class Authenticator(Protocol):
@@ -102,6 +109,7 @@ class GatewayAuthenticator:
             retention_class=claims.retention_class,
             priority=claims.priority,
             weight=claims.weight,
+            deadline_ms=claims.deadline_ms,
         )
 
 

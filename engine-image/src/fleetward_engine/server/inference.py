@@ -144,6 +144,7 @@ class Inference:
                     grammar=grammar,
                     priority=caller.priority,
                     weight=caller.weight,
+                    deadline=caller.deadline(arrival),
                 )
                 first = first or request.request_id
                 requests.append(request)

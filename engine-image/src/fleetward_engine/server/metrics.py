@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from fleetward_api.tenant_label import TenantLabel
 from fleetward_engine.outputs import EngineStats, RequestOutput
 from fleetward_engine.server.kv_metrics import KvCollector
 from fleetward_engine.server.leaks import KINDS
@@ -37,9 +38,10 @@ _REQUEST_BUCKETS = (
 
 @dataclass(slots=True)
 class Timeline:
-    """When things happened to one request, monotonic seconds."""
+    """When things happened to one request of a tenant, monotonic seconds."""
 
     arrival: float
+    tenant: str = ""
     last_token_at: float | None = None
 
 
@@ -98,7 +100,14 @@ class EngineMetrics:
             ["kind"],
             registry=self.registry,
         )
-        for reason in ("stop", "length", "abort", "error"):
+        self._tenant_queue = Summary(
+            f"{PREFIX}tenant_queue_time_seconds",
+            "Waited in all, also after preemptions, by tenant.",
+            ["tenant"],
+            registry=self.registry,
+        )
+        self._tenant_label = TenantLabel()
+        for reason in ("stop", "length", "abort", "error", "deadline"):
             self._success.labels(reason)
         for kind in KINDS:
             self._leaked.labels(kind)
@@ -119,6 +128,8 @@ class EngineMetrics:
             self._success.labels(output.finish_reason).inc()
             self._e2e.observe(at - timeline.arrival)
             self._queue.observe(output.queue_seconds)
+            tenant = self._tenant_label.of(timeline.tenant)
+            self._tenant_queue.labels(tenant).observe(output.queue_seconds)
 
     def aborted(self) -> None:
         """A request ended because its client left, or because we stop."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fleetward_api.admin import ModelState
 from fleetward_api.cache_key import ModelFingerprint
 from fleetward_api.fault_words import sentence_of
+from fleetward_api.openai import CODE_DEADLINE_UNREACHABLE
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.engine import Engine
-from fleetward_engine.errors import RequestRefused
+from fleetward_engine.errors import DeadlineUnreachable, RequestRefused
 from fleetward_engine.factory import fingerprint_of
 from fleetward_engine.outputs import EngineStats, RequestOutput
 from fleetward_engine.request import Request
@@ -153,7 +155,8 @@ class EngineService:
         """Queue the requests of one call; their outputs arrive in the generation."""
         generation = Generation(*(request.request_id for request in requests))
         for request in requests:
-            self._running[request.request_id] = _Running(generation, Timeline(request.arrival))
+            timeline = Timeline(request.arrival, request.cache.scope.tenant)
+            self._running[request.request_id] = _Running(generation, timeline)
             self.loop.submit(request)
         return generation
 
@@ -214,6 +217,9 @@ class EngineService:
             return
         if isinstance(fault, RequestRefused):
             error = refusal(fault)
+        elif isinstance(fault, DeadlineUnreachable):
+            wait = min(60, max(1, math.ceil(fault.wait_s)))
+            error = unavailable(fault.message, code=CODE_DEADLINE_UNREACHABLE, retry_after_s=wait)
         else:
             logger.error("request %s could not be queued", request_id, exc_info=fault)
             error = server_fault("The engine could not queue this request.")

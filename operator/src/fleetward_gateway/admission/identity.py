@@ -13,6 +13,7 @@ from fleetward_gateway.admission.facts import ServiceFacts, TenantFacts
 class Authorisation:
     """What was decided once for a request; every try mints its own token from it.
 
+    `deadline` is on the gateway's monotonic clock, seconds; None for none.
     The floors are those known when the request was authorised. A second try must carry the same
     ones: with newer floors, content that was authorised before a purge could be cached after it.
     """
@@ -22,23 +23,33 @@ class Authorisation:
     model: str
     floors: tuple[int, int, int, int]
     retention_class: str
+    deadline: float | None = None
 
 
 def authorise(
-    tenant: TenantFacts, service: ServiceFacts, *, model: str, floors: Floors, retention_class: str
+    tenant: TenantFacts,
+    service: ServiceFacts,
+    *,
+    model: str,
+    floors: Floors,
+    retention_class: str,
+    deadline: float | None,
 ) -> Authorisation:
     """Fix the facts of a request at this moment."""
     known = floors.of_request(tenant.name, user="", permission_scope="", document_tags=())
-    return Authorisation(tenant, service, model, known, retention_class)
+    return Authorisation(tenant, service, model, known, retention_class, deadline)
 
 
-def build_claims(authorisation: Authorisation, *, jti: str, now: float) -> IdentityClaims:
+def build_claims(
+    authorisation: Authorisation, *, jti: str, now: float, deadline_ms: int
+) -> IdentityClaims:
     """The claims of one try.
 
     Args:
         authorisation: of the request.
         jti: never used before.
         now: epoch seconds.
+        deadline_ms: what the request has left, 0 for no deadline.
     """
     tenant, user, permission_scope, document_tag = authorisation.floors
     return IdentityClaims(
@@ -51,6 +62,7 @@ def build_claims(authorisation: Authorisation, *, jti: str, now: float) -> Ident
         priority=authorisation.tenant.priority,
         weight=authorisation.tenant.weight,
         retention_class=authorisation.retention_class,
+        deadline_ms=deadline_ms,
         request_id=jti,
         issued_at=int(now),
         expires_at=int(now) + LIFETIME_S,

@@ -13,6 +13,7 @@ import aiohttp
 
 from fleetward_api.identity import mint_identity
 from fleetward_api.openai import CODE_NO_REPLICA, CODE_UPSTREAM_FAILED
+from fleetward_gateway.admission.deadline import remaining_ms
 from fleetward_gateway.admission.identity import build_claims
 from fleetward_gateway.cluster.view import ClusterView
 from fleetward_gateway.metrics import Metrics
@@ -67,7 +68,8 @@ class Dispatcher:
         """An engine's answer; the connection is closed if it is left before its end.
 
         Raises:
-            Problem: 503 when no engine is ready or reachable or it died, 504 when it stalled.
+            Problem: 503 when no engine is ready or reachable or it died, 504 when it stalled or
+                the request's deadline has passed.
         """
         tried: set[str] = set()
         while True:
@@ -125,7 +127,10 @@ class Dispatcher:
         if keys is None:
             raise RuntimeError("a request was admitted before the signing key was known")
         claims = build_claims(
-            flight.authorisation, jti=secrets.token_hex(16), now=self._wall_clock()
+            flight.authorisation,
+            jti=secrets.token_hex(16),
+            now=self._wall_clock(),
+            deadline_ms=remaining_ms(flight.authorisation.deadline, now=self._clock()),
         )
         return engine_headers(
             head, token=mint_identity(claims, keys.signing), length=flight.held_bytes or 0

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from fleetward_api.api_key import MAX_KEY_CHARS
 from fleetward_api.openai import CODE_INVALID_API_KEY, CODE_NO_REPLICA
+from fleetward_gateway.admission.deadline import HEADER as DEADLINE_HEADER
+from fleetward_gateway.admission.deadline import read_deadline
 from fleetward_gateway.admission.facts import ServiceFacts, TenantFacts
 from fleetward_gateway.admission.identity import Authorisation, authorise
 from fleetward_gateway.admission.keyring import Grant, KeyHasher, find_grant
@@ -17,6 +19,7 @@ from fleetward_gateway.proxy.asgi import RequestHead
 
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 _RETENTION_HEADER = HEADER.lower().encode()
+_DEADLINE_HEADER = DEADLINE_HEADER.lower().encode()
 
 
 class Gate:
@@ -74,11 +77,16 @@ class Gate:
         """What the tenant may call, by served name."""
         return self._view.catalogue.view(tenant)
 
-    def authorise(self, tenant: TenantFacts, model: str, head: RequestHead) -> Authorisation:
-        """Fix service, floors and retention class of a request.
+    def authorise(
+        self, tenant: TenantFacts, model: str, head: RequestHead, *, began: float
+    ) -> Authorisation:
+        """Fix service, floors, retention class and deadline of a request.
+
+        `began` is when its head came, monotonic seconds.
 
         Raises:
-            Problem: 404 for a model that the tenant may not call, 400 for a retention class.
+            Problem: 404 for a model that the tenant may not call, 400 for a retention class or a
+                deadline.
         """
         service = self.models_of(tenant).get(model)
         if service is None:
@@ -92,6 +100,7 @@ class Gate:
             model=model,
             floors=self._view.floors,
             retention_class=retention_class,
+            deadline=read_deadline(head.get(_DEADLINE_HEADER), began=began),
         )
 
 

@@ -119,7 +119,8 @@ class CompletionsRoute:
             await receive_body(
                 receive, held, limit=self._limits.body_bytes, within_s=self._limits.body_s
             )
-            authorisation = self._gate.authorise(tenant, read_model(held.join()), head)
+            model = read_model(held.join())
+            authorisation = self._gate.authorise(tenant, model, head, began=began)
             labels.model = authorisation.model
             await self._fly(
                 authorisation, held, head=head, receive=receive, answer=answer, began=began
