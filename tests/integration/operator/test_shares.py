@@ -55,7 +55,7 @@ async def test_shares_reach_engines_live_and_holdings_the_status(world: World) -
                 "blocks": 20,
                 "bytes": 20 * 4096,
                 "hits": 0,
-                "oldest": report["holdings"][0]["oldest"],  # type: ignore[index]
+                "oldest": report["holdings"][0]["oldest"],
             },
             {
                 "tenant": "acme",
@@ -63,6 +63,6 @@ async def test_shares_reach_engines_live_and_holdings_the_status(world: World) -
                 "blocks": 7,
                 "bytes": 7 * 4096,
                 "hits": 3,
-                "oldest": report["holdings"][1]["oldest"],  # type: ignore[index]
+                "oldest": report["holdings"][1]["oldest"],
             },
         ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fleetward_api.scope import Scope
-from fleetward_engine.prefix_index import Entry, PrefixIndex
+from fleetward_engine.cache_entry import Entry
+from fleetward_engine.prefix_index import PrefixIndex
 
 
 def _remove_nothing(_self: PrefixIndex, _scope: Scope, _floor: int) -> list[Entry]:
