@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetward_engine.config import EngineConfig
+from fleetward_engine.config import EngineConfig, KvCacheDtype
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.factory import build_engine
@@ -144,17 +145,17 @@ def test_nan_fails_its_own_request_and_leaves_no_block(model: Llama) -> None:
         embedding[7] = kept
     assert [output.finish_reason for output in outputs] == ["error", "length"]
     assert bench.tokens("good") == bench.tokens("alone")
-    kv = bench.runner._kv  # type: ignore[attr-defined]
+    kv = cast("Any", bench.runner)._kv
     blocks = torch.arange(300 + 1)
     assert all(bool(kv.read(layer, blocks).isfinite().all()) for layer in range(3))
 
 
 def test_the_pool_is_counted_in_what_is_stored(model: Llama) -> None:
-    def blocks(kind: str) -> int:
+    def blocks(kind: KvCacheDtype) -> int:
         settings = EngineConfig(
             model_uri="file:///m", served_model_names=("m",), kv_cache_memory_bytes=10_000_000,
             kv_cache_dtype=kind, max_num_seqs=1000, max_num_batched_tokens=1000,
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
         return count_blocks(settings, model)
 
     # A token and layer: 2 x 2 heads of 8 float64 numbers, or of 8 bytes and a scale.

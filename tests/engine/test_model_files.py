@@ -23,7 +23,7 @@ from fleetward_engine.gguf_tokenizer import GgufTokenizer, chat_template_digest,
 from fleetward_engine.loading import naming
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.linear import Linear
-from fleetward_engine.models.rope import DividedFrequencies, rope_frequencies, rope_tables
+from fleetward_engine.models.rope import DividedFrequencies, rope_frequencies, rotation
 from fleetward_engine.torch_factory import choose_dtype, count_blocks
 from tests.support.demo_model import URI, model_path
 from tests.support.gguf_files import tokenizer_metadata, write
@@ -229,9 +229,9 @@ def test_a_packed_weight_multiplies_as_the_plain_one(rows: int, dtype: torch.dty
 
 def test_rope_factors_divide_the_frequencies(tmp_path: Path) -> None:
     frequencies = rope_frequencies(4, 100.0, DividedFrequencies((1.0, 2.0)))
-    cos, sin = rope_tables(frequencies, 5)
+    cos, sin = rotation(frequencies, torch.tensor([0, 3]), torch.float32)
     angles = torch.tensor([3.0, 3.0 / 10 / 2])
-    assert torch.allclose(cos[3, 0], torch.cat((angles.cos(), angles.cos())))
-    assert torch.allclose(sin[3, 0], torch.cat((-angles.sin(), angles.sin())))
+    assert torch.allclose(cos[1, 0], torch.cat((angles.cos(), angles.cos())))
+    assert torch.allclose(sin[1, 0], torch.cat((-angles.sin(), angles.sin())))
     file = write(tmp_path / "m.gguf", extra=("rope_freqs",))
     assert read_config(file).rope_scaling == DividedFrequencies((1.0,) * 8)

@@ -16,7 +16,7 @@ from torch.nn.functional import rms_norm, silu
 
 from fleetward_engine.attention import PagedAttention
 from fleetward_engine.models.linear import Linear
-from fleetward_engine.models.rope import RopeScaling, rope_frequencies, rope_tables
+from fleetward_engine.models.rope import RopeScaling, rope_frequencies, rotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,7 @@ class Llama:
         self._final_norm = final_norm  # [E]
         self._lm_head = lm_head
         frequencies = rope_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
-        cos, sin = rope_tables(frequencies, config.max_model_len)
-        self._cos = cos.to(embedding)  # [max_model_len, 1, D]
-        self._sin = sin.to(embedding)
+        self._frequencies = frequencies.to(embedding.device)  # [D / 2]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -90,7 +88,7 @@ class Llama:
         `token_ids` and `positions` are [T], of all rows one after the other; `attention` knows
         this step's rows and their block tables. Returns [T, E].
         """
-        cos, sin = self._cos[positions], self._sin[positions]  # [T, 1, D]
+        cos, sin = rotation(self._frequencies, positions, self.dtype)  # [T, 1, D]
         x = self._embedding[token_ids]  # [T, E]
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(self._norm(x, layer.attention_norm))  # [T, (H + 2K) D]

@@ -1,4 +1,4 @@
-"""Rotary positions: the frequencies of a model, and the tables made of them.
+"""Rotary positions: the frequencies of a model, and the turns made of them.
 
 After "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2104.09864); scalings after
 "Extending Context Window of Large Language Models via Positional Interpolation" (2306.15595) and
@@ -77,14 +77,16 @@ def rope_layout(theta: float, scaling: RopeScaling | None) -> str:
             return f"{theta!r},llama3={factor!r},{low!r},{high!r},{length}"
 
 
-def rope_tables(frequencies: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines of positions 0 to length - 1, [length, 1, D] in float32.
+def rotation(frequencies: Tensor, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines of these positions, [T, 1, D]; rounded to `dtype` at the very end.
 
-    The first half of D carries -sin, the second +sin.
+    The first half of D carries -sin, the second +sin. A table of all positions would save little
+    time, and take gigabytes where a model's context is a million tokens.
     """
-    angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
+    angles = torch.outer(positions.float(), frequencies)
     cos, sin = angles.cos(), angles.sin()
-    return torch.cat((cos, cos), -1).unsqueeze(1), torch.cat((-sin, sin), -1).unsqueeze(1)
+    cos, sin = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+    return cos.unsqueeze(1).to(dtype), sin.unsqueeze(1).to(dtype)
 
 
 def _llama3(plain: Tensor, scaling: Llama3Scaling) -> Tensor:
