@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from fleetward_api.admin import ModelState
+from fleetward_api.scope import Scope
+from fleetward_engine.block_pool import Owner
 from fleetward_engine.engine import Engine
 from fleetward_engine.factory import build_engine
 from fleetward_engine.outputs import EngineStats
@@ -175,9 +177,8 @@ async def test_what_is_held_while_nothing_runs_is_counted(
     kept = 2
 
     def hold(engine: Engine) -> None:
-        sequence_owner: Any = ("nobody", 0)
         for _ in range(kept):
-            engine._kv_cache.pool.allocate(sequence_owner)
+            engine._kv_cache.pool.allocate(Owner(Scope("nobody"), 0))
 
     async with running_engine(tmp_path, governed=False) as engine:
         service = engine.assembly.service
