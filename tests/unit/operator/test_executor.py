@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.core.children import ApplyChild, DeleteChild
-from fleetward_operator.edges.executor import Executor, Outcome, Owner
+from fleetward_operator.edges.executor import CONFIRMED_S, Executor, Outcome, Owner
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.writer import Writer
@@ -53,11 +54,14 @@ def missing(name: str) -> ApplyChild:
     return ApplyChild(manifest=child(name), why="Missing")
 
 
-async def execute(api: ObjectApi, *actions: ApplyChild | DeleteChild) -> Outcome:
+def executor(api: ObjectApi, clock: Callable[[], float] = lambda: 0.0) -> Executor:
     client = cast("KubeClient", api)
     writer = Writer(client, may_write=lambda: True, metrics=Metrics(), timeout_s=1.0)
-    executor = Executor(client, writer, OwnWrites(lambda: 0.0))
-    return await executor.execute(actions, owner=OWNER)
+    return Executor(client, writer, OwnWrites(lambda: 0.0), clock=clock)
+
+
+async def execute(api: ObjectApi, *actions: ApplyChild | DeleteChild) -> Outcome:
+    return await executor(api).execute(actions, owner=OWNER)
 
 
 async def test_those_that_are_not_put_off_are_made_and_the_longest_wait_is_told() -> None:
@@ -69,6 +73,20 @@ async def test_those_that_are_not_put_off_are_made_and_the_longest_wait_is_told(
     assert fault.value.retry_after_s == 3.0
     made = [path.rpartition("/")[2] for path in api.objects if path.startswith(CONFIGMAPS)]
     assert sorted(made) == ["b", "d"]
+
+
+async def test_a_service_is_looked_at_once_for_what_is_put_off_and_again_later() -> None:
+    api, now = Throttling({"a": 1.0}), [0.0]
+    made = executor(api, clock=lambda: now[0])
+    with pytest.raises(KubeError):
+        await made.execute([missing("a")], owner=OWNER)
+    del api.objects[SERVICE]
+    api.put_off.clear()
+    now[0] = CONFIRMED_S - 0.1
+    assert not (await made.execute([missing("a")], owner=OWNER)).parent_gone
+    now[0] = CONFIRMED_S
+    assert (await made.execute([missing("b")], owner=OWNER)).parent_gone
+    assert f"{CONFIGMAPS}/b" not in api.objects
 
 
 async def test_an_api_server_that_answers_nothing_is_asked_once() -> None:

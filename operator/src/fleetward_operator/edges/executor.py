@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -42,6 +43,8 @@ REMEMBERED = 4096
 BOUNCED_S = 0.2
 REFUSALS = frozenset({400, 403, 422})
 TOO_MANY = 429
+CONFIRMED_S = 3.0
+"""How long the sight of a service counts: about as long as one pass over its children may take."""
 ATTEMPTS = 5
 """How often a child that others write at the same moment is decided upon anew in one pass."""
 
@@ -84,6 +87,7 @@ class Executor:
     ) -> None:
         self._clock = clock
         self._contests: OrderedDict[tuple[str, str], Contest] = OrderedDict()
+        self._confirmed: OrderedDict[str, float] = OrderedDict()
         self._client = client
         self._writer = writer
         self._own_writes = own_writes
@@ -103,7 +107,7 @@ class Executor:
         for action in actions:
             if isinstance(action, ApplyChild) and action.why == "Missing" and not confirmed:
                 # The watch may lag behind a deletion: never make children of a ghost.
-                if not await self._is_there(owner):
+                if not await self._was_there(owner):
                     outcome.parent_gone = True
                     return outcome
                 confirmed = True
@@ -183,6 +187,20 @@ class Executor:
         except KubeError as error:
             if not error.not_found:
                 raise
+
+    async def _was_there(self, owner: Owner) -> bool:
+        """Whether it is there, or was a moment ago, when a pass that was put off looked."""
+        now = self._clock()
+        if now - self._confirmed.get(owner.uid, -math.inf) < CONFIRMED_S:
+            return True
+        if not await self._is_there(owner):
+            self._confirmed.pop(owner.uid, None)
+            return False
+        self._confirmed[owner.uid] = now
+        self._confirmed.move_to_end(owner.uid)
+        while len(self._confirmed) > REMEMBERED:
+            self._confirmed.popitem(last=False)
+        return True
 
     async def _is_there(self, owner: Owner) -> bool:
         found = await self._get("InferenceService", owner.namespace, owner.name)
