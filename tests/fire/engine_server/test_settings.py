@@ -31,6 +31,13 @@ def test_a_pod_gets_what_the_operator_set() -> None:
     assert (made.ports.public, made.ports.admin, made.ports.metrics) == (8000, 8001, 9090)
 
 
+def test_numbers_of_the_kv_cache_are_those_of_the_flag() -> None:
+    assert settings().engine.kv_cache_dtype == "auto"
+    assert settings("--kv-cache-dtype", "int8").engine.kv_cache_dtype == "int8"
+    with pytest.raises(ConfigInvalid, match=r"kv_cache_dtype 'int8' needs runner 'torch'"):
+        settings("--kv-cache-dtype", "int8", "--runner", "simulated")
+
+
 def test_a_laptop_needs_to_say_so() -> None:
     assert settings("--insecure-local", env={}).governance is None
     with pytest.raises(ConfigInvalid, match=r"POD_NAME.*--insecure-local"):
