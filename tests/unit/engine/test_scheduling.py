@@ -349,6 +349,42 @@ def test_preempting_at_any_step_changes_no_token_under_any_policy(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000), num_blocks=st.sampled_from([16, 30, 90]))
+def test_what_a_tenant_has_cached_changes_nobodys_place(
+    policy: SchedulingPolicy, seed: int, num_blocks: int
+) -> None:
+    """Step by step, the same requests gain a token with a warm cache and with a cold one.
+
+    No two prompts are alike: blocks that running requests share are room for everyone.
+    """
+
+    def serve(*, warm: bool) -> list[list[str]]:
+        rng = random.Random(seed)  # noqa: S311 - test data
+        bench = make_bench(num_blocks=num_blocks, max_num_seqs=3, scheduling=policy)
+        jobs = [(rng.choice("abc"), [n] * rng.randint(8, 20)) for n in range(12)]
+        for tenant, prompt in jobs:
+            name = f"warm {prompt[0]}"
+            bench.run(make_request(name, prompt, scope=Scope(tenant), cached=warm))
+        for number, (tenant, prompt) in enumerate(jobs):
+            bench.engine.add_request(
+                make_request(
+                    str(number), prompt, scope=Scope(tenant),
+                    max_tokens=rng.randint(1, 9), weight=rng.randint(1, 4),
+                    priority=rng.randint(-2, 2), arrival=rng.uniform(0, 40),
+                )
+            )  # fmt: skip
+        steps = []
+        while bench.engine.has_work:
+            steps.append(sorted(output.request_id for output in bench.step()))
+        if num_blocks == 90:
+            assert (bench.engine.stats().prefix_hit_tokens > 0) is warm
+        return steps
+
+    assert serve(warm=True) == serve(warm=False)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_preempted_request_keeps_its_place_under_any_policy(policy: SchedulingPolicy) -> None:
     bench = make_bench(max_num_seqs=1, scheduling=policy)
     for name in "abc":

@@ -97,7 +97,8 @@ class EngineSpec(ApiModel):
     max_num_seqs: Annotated[int, Field(ge=1, le=4096), WHOLE] = 64
     """Most sequences computed in one step."""
     max_num_batched_tokens: Annotated[int, Field(ge=1, le=1_048_576), WHOLE] = 1024
-    """Token budget of one step, prefill and decode together."""
+    """Token budget of one step, prefill and decode together. Beside running answers, prompts get at
+    most a quarter of it (with chunkedPrefill), so that it bounds how long a token waits."""
     block_size: Annotated[int, Field(ge=8, le=256, multiple_of=8), WHOLE] = 32
     """Tokens in one KV block, the unit of reuse."""
     chunked_prefill: bool = True
