@@ -160,6 +160,7 @@ class Informer:
             self.path,
             query=self._query,
             resource_version=self._position,
+            opened=self._heard,
             quiet_s=self._timing.quiet_s,
         ):
             self._heard()

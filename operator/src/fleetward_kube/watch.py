@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,9 +65,18 @@ async def watch_events(
     *,
     query: Mapping[str, str],
     resource_version: str,
+    opened: Callable[[], None] = lambda: None,
     quiet_s: float = DEAD_STREAM_S,
 ) -> AsyncIterator[WatchEvent]:
     """Events after `resource_version`, until the server ends this watch.
+
+    Args:
+        client: an open client.
+        path: the collection.
+        query: selectors.
+        resource_version: where to begin.
+        opened: called once the server has granted the watch; its first event may be long in coming.
+        quiet_s: seconds of silence after which the stream counts as dead.
 
     Raises:
         KubeError: the stream broke off, went silent, or carried an error event
@@ -81,6 +90,7 @@ async def watch_events(
         "timeoutSeconds": str(SERVER_TIMEOUT_S),
     }
     async with client.stream(path, query=asked, quiet_s=quiet_s) as content:
+        opened()
         # Not readline(): it refuses lines above its buffer, and an object may hold 1.5 MB.
         pending = bytearray()
         async for chunk in content.iter_any():

@@ -149,6 +149,27 @@ async def test_tells_what_was_deleted_while_it_was_cut_off_and_history_was_lost(
     ]
 
 
+async def test_a_watch_that_stands_again_is_no_problem_though_nothing_happens(
+    api_server: ApiServer, client: KubeClient, path: str
+) -> None:
+    """A bookmark may be a minute away: the grant of the watch itself is a word of the server."""
+    proxy = TcpProxy(urlsplit(api_server.url).port or 0)
+    await proxy.mend()
+    direct = await load_connection({"KUBECONFIG": str(api_server.kubeconfig)})
+    through = replace(direct, server=f"https://127.0.0.1:{proxy.port}")
+    async with KubeClient(through) as cut_off:
+        informer = Informer(cut_off, path, label_selector="quiet=yes")
+        async with running(informer):
+            await asyncio.wait_for(informer.synced.wait(), 20)
+            await put(client, path, "last-news", "1", quiet="yes")
+            await eventually(lambda: bool(informer.objects))
+            await proxy.cut()
+            await eventually(lambda: informer.problem != "")
+            await proxy.mend()
+            await eventually(lambda: informer.problem == "")
+        await proxy.cut()
+
+
 def restart(server: ApiServer) -> None:
     """A new API server over the same store: its window of watch history begins anew."""
     server.table.stop("kube-apiserver")
