@@ -142,3 +142,16 @@ async def test_what_the_engine_refuses_reaches_the_client_as_its_exception(
     with pytest.raises(openai.InternalServerError) as refused:
         await cached(client, "x")
     assert refused.value.status_code == 503
+
+
+async def test_an_answer_that_misses_its_deadline_is_an_error_for_the_official_client(
+    client: openai.AsyncOpenAI,
+) -> None:
+    with pytest.raises(openai.APIStatusError) as late:
+        await client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "hello"}],
+            max_tokens=1000,
+            extra_headers={"Fleetward-Deadline-Ms": "300"},
+        )
+    assert (late.value.status_code, late.value.code) == (504, "deadline_exceeded")

@@ -1,4 +1,4 @@
-"""The deadline that a client may set for its answer."""
+"""Who goes first in an engine: what a Tenant says, and the deadline that a client may set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fleetward_api.identity import verify_identity
 from fleetward_gateway.admission.deadline import HEADER, MAX_MS, read_deadline, remaining_ms
 from fleetward_gateway.problem import Problem
 from tests.support.fake_engine import FakeEngine
-from tests.support.gateway import GatewayUnderTest
+from tests.support.gateway import GatewayUnderTest, tenant
 from tests.support.gateway_problem import problem
 
 BAD = ["0", "-5", "1.5", "1e3", "soon", "5, 5", str(MAX_MS + 1), "9" * 400, "٣"]
@@ -56,6 +56,27 @@ async def test_the_engine_learns_what_is_left_and_whose_request_it_is(
     assert 0 < limited.deadline_ms <= 60_000
     assert unlimited.deadline_ms == 0
     assert HEADER.lower() not in engine.requests[0][0]
+
+
+async def test_the_engine_learns_the_tenants_weight_and_priority_as_they_are_now(
+    served: GatewayUnderTest, engine: FakeEngine
+) -> None:
+    for weight, priority in ((1, 0), (3, -7)):
+        changed = tenant("a", weight=weight, priority=priority)
+        served.gateway.view.on_tenant("a", None, changed)
+        async with served.post(headers={"priority": "99"}) as response:
+            assert response.status == 200
+    claims = [
+        verify_identity(
+            headers["fleetward-identity"],
+            served.signing.verify_key,
+            service_uid="uid-apps-s",
+            now=0,
+            leeway=1e12,
+        )
+        for headers, _ in engine.requests
+    ]
+    assert [(each.weight, each.priority) for each in claims] == [(1, 0), (3, -7)]
 
 
 async def test_a_bad_one_never_reaches_an_engine(
