@@ -45,7 +45,7 @@ def test_a_rollout_survives_kills_at_random_moments(
     dice = random.Random(seed())  # noqa: S311 - moments, not secrets
     names = [f"s-{number}" for number in range(storm.services)]
     for name in names:
-        cluster.apply(manifests.service(name, namespace=playground))
+        cluster.apply(_service(name, playground))
     for name in names:
         ready(cluster, name, playground, within=400)
     before = _kept(cluster, playground, names[:_STILL])
@@ -72,9 +72,14 @@ def test_a_rollout_survives_kills_at_random_moments(
     assert _kept(cluster, playground, names[:_STILL]) == before
 
 
+def _service(name: str, namespace: str) -> Manifest:
+    """Small enough for twenty, and for the pods that a rollout adds, beside the demo on 2 cores."""
+    return manifests.service(name, namespace=namespace, resources={"cpu": "20m", "memory": "256Mi"})
+
+
 def _edit(cluster: Cluster, namespace: str, name: str, turn: int) -> None:
     """Sometimes a rollout of its pods, sometimes a change that needs none."""
-    changed = manifests.service(name, namespace=namespace)
+    changed = _service(name, namespace)
     changed["spec"]["model"]["aliases"] = [f"{name}-alias-{turn}"]
     changed["spec"]["engine"]["maxModelLen"] = 4096 - turn // 3
     cluster.apply(changed)
