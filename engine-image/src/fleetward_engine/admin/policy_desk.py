@@ -122,8 +122,8 @@ class PolicyDesk:
             engine.set_share_rules(rules)
             engine.set_scheduling(order)
 
-        if self._service.phase == "loading":
-            # Done first thing after loading, before any request.
+        if self._service.phase in ("loading", "load_failed"):
+            # Done first thing after loading, before any request; never, where there is no model.
             self._service.loop.post(apply)
         else:
             await self._service.loop.call(apply)
