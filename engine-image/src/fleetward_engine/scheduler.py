@@ -16,9 +16,9 @@ left to compute, never its place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.scheduling.discipline import Discipline
@@ -26,7 +26,11 @@ from fleetward_engine.scheduling.step_budget import ScheduledSequence, Scheduler
 from fleetward_engine.sequence import Sequence
 
 LOOKAHEAD = 32
-"""How many of the line are looked at in one step for one that fits."""
+"""How many that don't fit are looked past in one step for one that does."""
+
+KEPT_OUT_LOOKAHEAD = 4
+MOST_KEPT_OUT = 128
+"""The same for those that their own tenant's limit keeps out: of one tenant, and of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,13 @@ class Scheduler:
         """
         blocked: list[Sequence] = []
         kept_out: list[Sequence] = []
-        for sequence in islice(self.waiting, LOOKAHEAD):
+        tries: Counter[str] = Counter()
+        for sequence in self.waiting:
+            # However long the line of one tenant that its own limit keeps out: it hides no other.
+            if tries[sequence.tenant] == KEPT_OUT_LOOKAHEAD:
+                continue
+            if len(blocked) == LOOKAHEAD or len(kept_out) == MOST_KEPT_OUT:
+                return False
             ahead = [*blocked, *(one for one in kept_out if one.tenant == sequence.tenant)]
             if self._may_pass(sequence, ahead) and self._try_admit(sequence, now, step):
                 for one in ahead:
@@ -148,6 +158,7 @@ class Scheduler:
                 return True
             if self._kv_cache.is_over_share(sequence, now):
                 kept_out.append(sequence)
+                tries[sequence.tenant] += 1
                 self.waiting.hold_off(sequence)
                 continue
             if not blocked and self._yield_to(sequence, now, step, tally):

@@ -6,6 +6,7 @@ import pytest
 
 from fleetward_api.scope import Scope
 from fleetward_engine.errors import RequestRefused
+from fleetward_engine.scheduling.policy import PolicyName, SchedulingPolicy
 from fleetward_engine.share_rules import ShareRules
 from tests.support.engine_core import ACME, BETA, Bench, make_bench, make_request
 from tests.support.watched_evictions import WatchedEvictions
@@ -130,6 +131,24 @@ def test_growth_beyond_the_own_share_preempts_the_own_tenants_requests_only() ->
     assert bench.engine.stats().preemptions >= 1
     assert all(len(bench.tokens(name)) == 20 for name in ("a1", "a2", "b"))
     assert [output.cached_tokens for output in bench.outputs["b"]] == [0] * 20
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority", "weighted-fair"])
+def test_a_long_line_of_a_tenant_at_its_share_hides_nobody(policy: PolicyName) -> None:
+    bench = bench_with(QUOTA)
+    aging = 10.0 if policy == "priority" else None
+    bench.engine.set_scheduling(SchedulingPolicy(policy, aging))
+    for number in range(60):
+        prompt = [number % 50] * 24
+        bench.engine.add_request(make_request(f"a{number}", prompt, scope=ACME, max_tokens=8))
+    bench.engine.add_request(make_request("b", PROMPT, scope=BETA, max_tokens=2))
+    bench.step()
+    running = {one.request.request_id for one in bench.engine._scheduler.running}
+    assert "b" in running
+    assert 1 < len(running) < 10
+    while bench.engine.has_work:
+        bench.step()
+    assert {outputs[-1].finish_reason for outputs in bench.outputs.values()} == {"length"}
 
 
 def test_who_waits_for_its_own_share_holds_up_its_own_tenant_only() -> None:

@@ -59,6 +59,34 @@ async def test_handshakes_wait_their_turn(
     assert made[0].most == CONNECTING_AT_ONCE
 
 
+async def test_an_engine_that_answers_no_handshake_holds_up_no_other(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = aiohttp.TCPConnector._create_connection
+    lost = asyncio.Event()
+
+    async def swallowed(self: PacedConnector, req: Any, *args: Any) -> Any:
+        if req.url.port != engine.port:
+            await lost.wait()
+        return await real(self, req, *args)
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", swallowed)
+    async with (
+        aiohttp.ClientSession(connector=PacedConnector(limit=0)) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        waiting = [
+            group.create_task(session.get("http://127.0.0.1:1/"))
+            for _ in range(2 * CONNECTING_AT_ONCE)
+        ]
+        await asyncio.sleep(0)
+        url = f"http://127.0.0.1:{engine.port}/v1/completions"
+        async with asyncio.timeout(10), session.post(url, json={}) as response:
+            assert response.status == 200
+        for task in waiting:
+            task.cancel()
+
+
 async def test_the_kernel_receives_little_ahead_of_a_slow_reader(engine: FakeEngine) -> None:
     async with Upstream(first_byte_s=5.0) as upstream:
         session = upstream._session

@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from fleetward_kube import KubeClient
-from fleetward_operator.edges.bootstrap import begin
+from fleetward_operator.edges.bootstrap import begin, settle_floors
 from fleetward_operator.edges.floors_store import FLOORS, FloorsStore
 from fleetward_operator.edges.metrics import Metrics
-from fleetward_operator.edges.release_keys import SecretStore
+from fleetward_operator.edges.release_keys import EPOCH_SECRET, SecretStore
 from fleetward_operator.edges.store import Store
 from fleetward_operator.edges.writer import Writer
 from tests.support.object_api import Killed, ObjectApi
@@ -35,10 +35,30 @@ class NothingTold:
         return []
 
 
-async def begun(api: ObjectApi) -> int:
+def secrets(api: ObjectApi) -> SecretStore:
     client = cast("KubeClient", api)
-    secrets = SecretStore(client, writer(client), namespace="n", entropy=lambda size: b"\7" * size)
-    return (await begin(floors(api), secrets, cast("Store", NothingTold()))).number
+    return SecretStore(client, writer(client), namespace="n", entropy=lambda size: b"\7" * size)
+
+
+async def begun(api: ObjectApi) -> int:
+    return (await begin(floors(api), secrets(api), cast("Store", NothingTold()))).number
+
+
+@pytest.mark.parametrize("fate", ["touched", "deleted"])
+async def test_floors_that_are_lost_after_the_epochs_secret_changed_begin_again(fate: str) -> None:
+    api = ObjectApi()
+    await begun(api)
+    epoch = await secrets(api).find_epoch()
+    del api.objects[f"{CONFIGMAPS}/{FLOORS}"]
+    path = f"/api/v1/namespaces/n/secrets/{EPOCH_SECRET}"
+    if fate == "touched":
+        api.objects[path]["metadata"]["resourceVersion"] = "999"
+    else:
+        del api.objects[path]
+    rotated = await settle_floors(floors(api), secrets(api), cast("Store", NothingTold()), epoch)
+    assert rotated is not None
+    assert rotated.number == 2
+    assert await floors(api).read() is not None
 
 
 @pytest.mark.parametrize("after", [False, True])

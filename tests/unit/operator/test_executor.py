@@ -68,9 +68,10 @@ async def test_those_that_are_not_put_off_are_made_and_the_longest_wait_is_told(
     api = Throttling({"a": 1.0, "c": 3.0, "gone": 2.0})
     gone = DeleteChild(kind="ConfigMap", namespace="n", name="gone", seen=child("gone"), reason="x")
     gone.seen["metadata"].update(uid="u", resourceVersion="7")
-    with pytest.raises(KubeError) as fault:
-        await execute(api, missing("a"), gone, missing("b"), missing("c"), missing("d"))
-    assert fault.value.retry_after_s == 3.0
+    outcome = await execute(api, missing("a"), gone, missing("b"), missing("c"), missing("d"))
+    assert outcome.put_off is not None
+    assert outcome.put_off.retry_after_s == 3.0
+    assert [one.message for one in outcome.announcements] == ["Applied ConfigMap b, ConfigMap d."]
     made = [path.rpartition("/")[2] for path in api.objects if path.startswith(CONFIGMAPS)]
     assert sorted(made) == ["b", "d"]
 
@@ -78,13 +79,21 @@ async def test_those_that_are_not_put_off_are_made_and_the_longest_wait_is_told(
 async def test_a_service_is_looked_at_once_for_what_is_put_off_and_again_later() -> None:
     api, now = Throttling({"a": 1.0}), [0.0]
     made = executor(api, clock=lambda: now[0])
-    with pytest.raises(KubeError):
-        await made.execute([missing("a")], owner=OWNER)
+    assert (await made.execute([missing("a")], owner=OWNER)).put_off is not None
     del api.objects[SERVICE]
-    api.put_off.clear()
     now[0] = CONFIRMED_S - 0.1
     assert not (await made.execute([missing("a")], owner=OWNER)).parent_gone
     now[0] = CONFIRMED_S
+    api.put_off.clear()
+    assert (await made.execute([missing("a")], owner=OWNER)).parent_gone
+    assert f"{CONFIGMAPS}/a" not in api.objects
+
+
+async def test_where_nothing_is_put_off_each_pass_looks_at_the_service() -> None:
+    api = Throttling({})
+    made = executor(api)
+    assert (await made.execute([missing("a")], owner=OWNER)).put_off is None
+    del api.objects[SERVICE]
     assert (await made.execute([missing("b")], owner=OWNER)).parent_gone
     assert f"{CONFIGMAPS}/b" not in api.objects
 

@@ -7,10 +7,12 @@ import socket
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
-from aiohttp.connector import AddrInfoType, Connection
+from aiohttp.connector import AddrInfoType
 from aiohttp.tracing import Trace
 from yarl import URL
 
@@ -18,8 +20,8 @@ from fleetward_gateway.proxy.flight import Flight
 
 CONNECT_S = 3.0
 CONNECTING_AT_ONCE = 64
-"""More than that wait their turn. When thousands of requests come together, all their handshakes
-would be as late as this process is busy, and the engines pass for dead."""
+"""To one engine; more than that wait their turn. When thousands of requests come together, all
+their handshakes would be as late as this process is busy, and the engine would pass for dead."""
 
 KEEPALIVE_S = 30.0
 """Shorter than an engine's own (75 s), so that we never send on a connection it is closing."""
@@ -106,21 +108,28 @@ class Upstream:
 
 
 class PacedConnector(aiohttp.TCPConnector):
-    """Makes a bounded number of connections at a time; the limit on each counts from its turn."""
+    """Makes few connections to one engine at a time; the limit on each counts from its turn."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._pace = asyncio.Semaphore(CONNECTING_AT_ONCE)
+        # Kept while anybody holds them.
+        self._paces: WeakValueDictionary[tuple[str | None, int | None], asyncio.Semaphore]
+        self._paces = WeakValueDictionary()
 
-    async def connect(
+    async def _create_connection(
         self,
         req: ClientRequest,
         traces: list[Trace],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - it overrides
-    ) -> Connection:
-        """A connection from the pool, or a new one."""
-        async with self._pace:
-            return await super().connect(req, traces, timeout)
+    ) -> ResponseHandler:
+        # Not around `connect`: who finds a connection in the pool waits for no handshake, and who
+        # asks one engine waits for no other's.
+        address = (req.url.host, req.url.port)
+        pace = self._paces.get(address)
+        if pace is None:
+            pace = self._paces[address] = asyncio.Semaphore(CONNECTING_AT_ONCE)
+        async with pace:
+            return await super()._create_connection(req, traces, timeout)
 
 
 def _small_socket(address: AddrInfoType) -> socket.socket:

@@ -58,12 +58,20 @@ async def settle_floors(
     """
     if await floors.read() is not None:
         return None
-    rotated = None if epoch is None else await secrets.rotate_epoch(epoch)
+    rotated = None if epoch is None else await _next_epoch(secrets, store, epoch)
     told = still_told(store).floors
     known = told != Floors()
     first = told.model_copy(update={"version": told.version + 1}) if known else Floors()
     await floors.start_over(first)
     return rotated
+
+
+async def _next_epoch(secrets: SecretStore, store: Store, epoch: Epoch) -> Epoch:
+    """The epoch after `epoch`, whatever became of its Secret since that was read."""
+    kept = await secrets.find_epoch()
+    if kept is not None:
+        return await secrets.rotate_epoch(kept)
+    return await secrets.make_epoch(above=max(epoch.number, still_told(store).epoch))
 
 
 def _raised_by(purge: Mapping[str, Any]) -> Floors:

@@ -64,7 +64,8 @@ class Outcome:
 
     `taken`: children whose names belong to others. `refused`: the API server's words on children
     that it would not have. `parent_gone`: the service is no longer there, nothing was made.
-    `look_again_s`: when a revert is due that had to wait (None: none had).
+    `look_again_s`: when a revert is due that had to wait (None: none had). `put_off`: what the API
+    server said of those that it does not want now, the longest wait of all (None: it took all).
     """
 
     announcements: list[Announcement] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Outcome:
     refused: list[str] = field(default_factory=list)
     parent_gone: bool = False
     look_again_s: float | None = None
+    put_off: KubeError | None = None
 
 
 class Executor:
@@ -96,8 +98,7 @@ class Executor:
         """Carry out actions in order. One that is refused, or put off, does not stop the others.
 
         Raises:
-            KubeError: the API server could not be asked, and those before it are done; or it put
-                some off, and all others are done.
+            KubeError: the API server could not be asked; those before it are done.
             NotLeading: the lease is not ours.
         """
         outcome = Outcome()
@@ -125,7 +126,9 @@ class Executor:
                 else:
                     raise
         if put_off:
-            raise max(put_off, key=lambda error: error.retry_after_s)
+            outcome.put_off = max(put_off, key=lambda error: error.retry_after_s)
+        else:
+            self._confirmed.pop(owner.uid, None)
         if applied:
             outcome.announcements.append(children_applied(tuple(applied)))
         return outcome
@@ -189,7 +192,7 @@ class Executor:
                 raise
 
     async def _was_there(self, owner: Owner) -> bool:
-        """Whether it is there, or was a moment ago, when a pass that was put off looked."""
+        """Whether it is there, or was so a moment ago, in a pass of which some was put off."""
         now = self._clock()
         if now - self._confirmed.get(owner.uid, -math.inf) < CONFIRMED_S:
             return True

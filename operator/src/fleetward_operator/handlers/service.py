@@ -44,6 +44,8 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
         return None
     for announcement in outcome.announcements:
         await op.events.announce(item, announcement)
+    if outcome.put_off is not None:
+        raise outcome.put_off
     for _ in range(PUSH_ROUNDS):
         await asyncio.gather(_push_due(op, seen, plan), _read_states(op, plan.reads))
         seen = replace(
