@@ -71,9 +71,15 @@ class Scheduler:
         self.waiting.add(sequence)
 
     def prompt_tokens_before(self, sequence: Sequence) -> int:
-        """Prompt tokens of others that are surely computed before a new sequence's."""
-        others = [one for one in self.running if not one.is_decoding]
-        return sum(one.num_uncomputed for one in (*others, *self.waiting.ahead_of(sequence)))
+        """Prompt tokens that are surely computed before a new sequence's.
+
+        What is left of a running prompt tells what of it was cached, so it counts for its own
+        tenant alone.
+        """
+        running = [
+            one for one in self.running if one.tenant == sequence.tenant and not one.is_decoding
+        ]
+        return sum(one.num_uncomputed for one in (*running, *self.waiting.ahead_of(sequence)))
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out of whichever queue it is in, and its blocks back."""

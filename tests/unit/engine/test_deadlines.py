@@ -143,3 +143,13 @@ def test_nothing_is_refused_before_anything_was_measured() -> None:
     deadlines.refuse_late(sequence, 10**9, 4.9)
     deadlines.observe([], 1.0)
     deadlines.refuse_late(sequence, 10**9, 4.9)
+
+
+def test_what_is_left_of_a_running_prompt_counts_for_its_own_tenant_alone() -> None:
+    """It would tell another one what of that prompt was cached."""
+    bench = make_bench(max_num_batched_tokens=8, max_num_seqs=4)
+    bench.engine.add_request(make_request("long", [1] * 24, scope=ACME))
+    bench.step()
+    left = bench.engine._scheduler.prompt_tokens_before
+    own, other = (Sequence(make_request("x", [1], scope=each), order=9) for each in (ACME, BETA))
+    assert (left(own), left(other)) == (16, 0)

@@ -85,6 +85,11 @@ def test_a_report_moves_by_ten_points_or_a_tenant_and_not_within_30_seconds(
         assert report == told(state(**after), now=now)
 
 
+def test_a_report_of_a_clock_that_was_ahead_is_no_reason_to_wait() -> None:
+    ahead = told(state(a=100), now=NOW + dt.timedelta(minutes=10))
+    assert told(state(b=100), before=ahead) == told(state(b=100))
+
+
 def test_what_does_not_fit_is_counted() -> None:
     blocks = {f"t{number:03}": number for number in range(1, MAX_HOLDINGS + 3)}
     report = told(state(**blocks))

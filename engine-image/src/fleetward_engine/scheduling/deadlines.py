@@ -20,8 +20,8 @@ class Deadlines:
 
     The forecast is a lower bound of the wait, so that only those are refused who would be late:
     prompt tokens that are surely computed before the request's first token, at the best rate at
-    which prompts were lately computed. Other people's prompts count as if nothing of them were
-    cached: with a discount a refusal would tell what another tenant has cached.
+    which prompts were lately computed. Other tenants' prompts count while they wait, in whole, and
+    not once they run: what is left of one would tell what of it was cached.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,9 @@ def report_kv(
     fresh = _report(list(states), now)
     if before is None:
         return fresh if fresh.holdings else None
-    if not _has_moved(before, fresh) or (now - _moment(before.observed_at)) < _PAUSE:
+    # The clock of a leader before us may have been ahead.
+    too_soon = dt.timedelta(0) <= now - _moment(before.observed_at) < _PAUSE
+    if too_soon or not _has_moved(before, fresh):
         return before
     return fresh if fresh.holdings else None
 
