@@ -232,10 +232,8 @@ class World:
             if not error.not_found:
                 raise
 
-    async def close(self) -> None:
-        """End the members and remove what the test made in the whole cluster."""
-        for member in self.members.values():
-            await member.stop()
+    async def sweep(self) -> None:
+        """Remove all objects of our kinds in the whole cluster: an operator sees them all."""
         for kind in KINDS:
             for item in await self.items(kind, ""):
                 metadata = item["metadata"]
@@ -243,6 +241,12 @@ class World:
                 if metadata.get("finalizers"):
                     # Nobody is left to purge a tenant.
                     await self.let_go(kind, metadata["name"])
+
+    async def close(self) -> None:
+        """End the members and remove what the test made in the whole cluster."""
+        for member in self.members.values():
+            await member.stop()
+        await self.sweep()
         # What makes pods goes before the pods; bundles would tell the next test of our floors.
         for path in (
             f"/apis/apps/v1/namespaces/{self.apps}/deployments",

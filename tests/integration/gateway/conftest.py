@@ -218,17 +218,6 @@ class World:
             while await self.status(key, model) != status:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.02)
 
-    async def clear(self) -> None:
-        """Remove what an operator of another test would take for its own."""
-        for kind in ("InferenceService", "Tenant"):
-            namespace = f"/namespaces/{self.apps}" if kind == "InferenceService" else ""
-            plural = f"{kind.lower()}s"
-            path = f"/apis/fleetward.io/v1alpha1{namespace}/{plural}"
-            for item in (await self.client.request("GET", path))["items"]:
-                name = item["metadata"]["name"]
-                if kind == "InferenceService" or self.mark in name:
-                    await self.client.request("DELETE", f"{path}/{name}")
-
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
@@ -253,7 +242,6 @@ async def world(
             await made.apply(manifest)
         yield made
         made.stop()
-        await made.clear()
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ async def world(crds_installed: Path) -> AsyncIterator[World]:
             keys=f"keys-{mark}",
             admin_port=free_port(),
         )
+        # Tests of the kinds and of the gateway leave some.
+        await made.sweep()
         for name in (made.release, made.apps, made.keys):
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await client.request("POST", "/api/v1/namespaces", body=namespace)
