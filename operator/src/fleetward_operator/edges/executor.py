@@ -44,7 +44,8 @@ BOUNCED_S = 0.2
 REFUSALS = frozenset({400, 403, 422})
 TOO_MANY = 429
 CONFIRMED_S = 3.0
-"""How long the sight of a service counts: about as long as one pass over its children may take."""
+"""How long a look at a service counts for the passes that the API server put off: about as long as
+one pass over its children may take."""
 ATTEMPTS = 5
 """How often a child that others write at the same moment is decided upon anew in one pass."""
 
@@ -89,7 +90,7 @@ class Executor:
     ) -> None:
         self._clock = clock
         self._contests: OrderedDict[tuple[str, str], Contest] = OrderedDict()
-        self._confirmed: OrderedDict[str, float] = OrderedDict()
+        self._looks: OrderedDict[str, float] = OrderedDict()
         self._client = client
         self._writer = writer
         self._own_writes = own_writes
@@ -104,11 +105,13 @@ class Executor:
         outcome = Outcome()
         applied: list[str] = []
         put_off: list[KubeError] = []
-        confirmed = False
+        looked_at = self._looks.pop(owner.uid, -math.inf)
+        confirmed = self._clock() - looked_at < CONFIRMED_S
         for action in actions:
             if isinstance(action, ApplyChild) and action.why == "Missing" and not confirmed:
                 # The watch may lag behind a deletion: never make children of a ghost.
-                if not await self._was_there(owner):
+                looked_at = self._clock()
+                if not await self._is_there(owner):
                     outcome.parent_gone = True
                     return outcome
                 confirmed = True
@@ -127,8 +130,9 @@ class Executor:
                     raise
         if put_off:
             outcome.put_off = max(put_off, key=lambda error: error.retry_after_s)
-        else:
-            self._confirmed.pop(owner.uid, None)
+            self._looks[owner.uid] = looked_at
+            while len(self._looks) > REMEMBERED:
+                self._looks.popitem(last=False)
         if applied:
             outcome.announcements.append(children_applied(tuple(applied)))
         return outcome
@@ -190,20 +194,6 @@ class Executor:
         except KubeError as error:
             if not error.not_found:
                 raise
-
-    async def _was_there(self, owner: Owner) -> bool:
-        """Whether it is there, or was so a moment ago, in a pass of which some was put off."""
-        now = self._clock()
-        if now - self._confirmed.get(owner.uid, -math.inf) < CONFIRMED_S:
-            return True
-        if not await self._is_there(owner):
-            self._confirmed.pop(owner.uid, None)
-            return False
-        self._confirmed[owner.uid] = now
-        self._confirmed.move_to_end(owner.uid)
-        while len(self._confirmed) > REMEMBERED:
-            self._confirmed.popitem(last=False)
-        return True
 
     async def _is_there(self, owner: Owner) -> bool:
         found = await self._get("InferenceService", owner.namespace, owner.name)
