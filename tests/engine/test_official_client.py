@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import openai
 import pytest
@@ -11,12 +11,11 @@ import pytest_asyncio
 
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.factory import build_engine
-from tests.support import client_responses, client_structure, client_surface
+from tests.support.client_checks import Check, each_check
 from tests.support.client_surface import HELLO
 from tests.support.demo_model import URI
 from tests.support.engine_server import MODEL, running_engine
 
-CHECKS = [*client_surface.CHECKS, *client_structure.CHECKS, *client_responses.CHECKS]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -35,10 +34,8 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[open
         yield opened
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_surface(
-    client: openai.AsyncOpenAI, check: Callable[[openai.AsyncOpenAI, str], Awaitable[None]]
-) -> None:
+@each_check
+async def test_surface(client: openai.AsyncOpenAI, check: Check) -> None:
     await check(client, MODEL)
 
 

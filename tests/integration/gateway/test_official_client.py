@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import openai
 import pytest
 import pytest_asyncio
 
-from tests.support import client_responses, client_structure, client_surface
+from tests.support.client_checks import Check, each_check
 from tests.support.engine_server import MODEL, SERVICE_UID, running_engine
 from tests.support.gateway import KEY_A, gateway_under_test
 
-CHECKS = [*client_surface.CHECKS, *client_structure.CHECKS, *client_responses.CHECKS]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -30,8 +29,6 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[open
         yield opened
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_surface(
-    client: openai.AsyncOpenAI, check: Callable[[openai.AsyncOpenAI, str], Awaitable[None]]
-) -> None:
+@each_check
+async def test_surface(client: openai.AsyncOpenAI, check: Check) -> None:
     await check(client, MODEL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetward_api.identity import verify_identity
+from fleetward_api.identity import IdentityClaims, verify_identity
 from fleetward_gateway.admission.deadline import HEADER, MAX_MS, read_deadline, remaining_ms
 from fleetward_gateway.problem import Problem
 from tests.support.fake_engine import FakeEngine
@@ -36,6 +36,20 @@ def test_one_that_has_passed_is_not_worth_another_try(now: float) -> None:
     assert (b"x-should-retry", b"false") in late.value.extra_headers()
 
 
+def claims_told(gateway: GatewayUnderTest, engine: FakeEngine) -> list[IdentityClaims]:
+    """What the engine was told of each request's caller."""
+    return [
+        verify_identity(
+            headers["fleetward-identity"],
+            gateway.signing.verify_key,
+            service_uid="uid-apps-s",
+            now=0,
+            leeway=1e12,
+        )
+        for headers, _ in engine.requests
+    ]
+
+
 async def test_the_engine_learns_what_is_left_and_whose_request_it_is(
     served: GatewayUnderTest, engine: FakeEngine
 ) -> None:
@@ -43,16 +57,7 @@ async def test_the_engine_learns_what_is_left_and_whose_request_it_is(
         assert response.status == 200
     async with served.post() as response:
         assert response.status == 200
-    limited, unlimited = (
-        verify_identity(
-            headers["fleetward-identity"],
-            served.signing.verify_key,
-            service_uid="uid-apps-s",
-            now=0,
-            leeway=1e12,
-        )
-        for headers, _ in engine.requests
-    )
+    limited, unlimited = claims_told(served, engine)
     assert 0 < limited.deadline_ms <= 60_000
     assert unlimited.deadline_ms == 0
     assert HEADER.lower() not in engine.requests[0][0]
@@ -66,16 +71,7 @@ async def test_the_engine_learns_the_tenants_weight_and_priority_as_they_are_now
         served.gateway.view.on_tenant("a", None, changed)
         async with served.post(headers={"priority": "99"}) as response:
             assert response.status == 200
-    claims = [
-        verify_identity(
-            headers["fleetward-identity"],
-            served.signing.verify_key,
-            service_uid="uid-apps-s",
-            now=0,
-            leeway=1e12,
-        )
-        for headers, _ in engine.requests
-    ]
+    claims = claims_told(served, engine)
     assert [(each.weight, each.priority) for each in claims] == [(1, 0), (3, -7)]
 
 
