@@ -11,11 +11,14 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import yaml
+
+_PUT_OFF_TIMES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,19 @@ class RawApi:
             yield RawApi(cluster["server"], session)
 
     async def send(self, method: str, path: str, body: object = None, **query: str) -> Answer:
-        """One request; `body` goes out as JSON, whatever it is."""
+        """One request; `body` goes out as JSON, whatever it is.
+
+        What the server puts off (429: it is making a kind's storage, say) is sent again, as
+        kubectl does: not a verdict on the request.
+        """
+        for _ in range(_PUT_OFF_TIMES):
+            answer = await self._send(method, path, body, query)
+            if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
+                break
+            await asyncio.sleep(1.0)
+        return answer
+
+    async def _send(self, method: str, path: str, body: object, query: dict[str, str]) -> Answer:
         async with self._session.request(
             method,
             self._server + path,

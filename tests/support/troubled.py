@@ -181,7 +181,7 @@ async def gateway_behind(
     account = api.kubeconfig_for_service_account(release, "fleetward-gateway")
     through = await proxy.write_kubeconfig(folder / "gateway.kubeconfig", account)
     async with (
-        KubeClient.from_environment({"KUBECONFIG": str(api.kubeconfig)}) as client,
+        KubeClient.from_environment({"KUBECONFIG": str(api.kubeconfig)}, patience_s=60) as client,
         aiohttp.ClientSession() as session,
     ):
         made = GatewayWorld(client, session, release, keys, apps, through, folder, free_port())

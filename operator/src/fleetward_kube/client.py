@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,6 +28,7 @@ APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 
 _CONNECT_S = 5.0
+_UNSAID_WAIT_S = 1.0
 _FIRST_REFUSAL = 300
 
 
@@ -34,10 +37,17 @@ class KubeClient:
 
     `KubeClient.from_environment()` finds the server when it is entered;
     `KubeClient(connection)` takes one that is already known.
+
+    Args:
+        connection: the server, where it is already known.
+        patience_s: seconds for which a call that the API server put off (429, or a `Retry-After`)
+            is sent again when its time has come. 0, for those who keep their own time: a
+            controller must not be held up by one call.
     """
 
-    def __init__(self, connection: Connection | None = None) -> None:
+    def __init__(self, connection: Connection | None = None, *, patience_s: float = 0.0) -> None:
         self._known = connection
+        self._patience_s = patience_s
         self._environ: Mapping[str, str] = {}
         self._connection: Connection | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -45,12 +55,14 @@ class KubeClient:
         self._deferrals = Deferrals(time.monotonic)
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+    def from_environment(
+        cls, environ: Mapping[str, str] | None = None, *, patience_s: float = 0.0
+    ) -> Self:
         """A client of the server that `KUBECONFIG` names, else of the pod's own cluster.
 
         Entering it raises `KubeError` (`NotConfigured`) when there is neither.
         """
-        client = cls()
+        client = cls(patience_s=patience_s)
         client._environ = os.environ if environ is None else environ
         return client
 
@@ -101,6 +113,28 @@ class KubeClient:
                 of an earlier answer to this method and path has not passed.
         """
         data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return await self._call(
+                    method, path, query=query, data=data, content_type=content_type, timeout=timeout
+                )
+            except KubeError as error:
+                wait = _put_off_for(error)
+                if not wait or time.monotonic() + wait > until:
+                    raise
+            await asyncio.sleep(wait)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None,
+        data: bytes | None,
+        content_type: str,
+        timeout: float,  # noqa: ASYNC109 - the HTTP client's own timeout
+    ) -> dict[str, Any]:
         limits = aiohttp.ClientTimeout(total=min(timeout, MAX_TIMEOUT_S), sock_connect=_CONNECT_S)
         headers = {} if data is None else {"Content-Type": content_type}
         async with self._answer(
@@ -170,6 +204,13 @@ class KubeClient:
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise KubeError(0, "Unreachable", f"{method} {path}: {error}") from error
+
+
+def _put_off_for(error: KubeError) -> float:
+    """Seconds after which a call that was not carried out may come again; 0: it was refused."""
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return error.retry_after_s or _UNSAID_WAIT_S
+    return error.retry_after_s
 
 
 def _lenient_json(content: bytes) -> object:

@@ -169,7 +169,7 @@ async def test_the_gateway_watches_with_what_it_is_granted(
     kubeconfig = api_server.kubeconfig_for_service_account(RELEASE_NAMESPACE, "fleetward-gateway")
     environ = {"KUBECONFIG": str(kubeconfig)}
     query = {"fieldSelector": "metadata.name=fleetward-gateway-keys"}
-    async with KubeClient.from_environment(environ) as client:
+    async with KubeClient.from_environment(environ, patience_s=60) as client:
         for path in (
             "/apis/fleetward.io/v1alpha1/tenants",
             "/apis/fleetward.io/v1alpha1/inferenceservices",

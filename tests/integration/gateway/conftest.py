@@ -232,7 +232,7 @@ async def world(
     release, keys, apps = (f"{name}-{mark}" for name in ("release", "keys", "apps"))
     account = api_server.kubeconfig_for_service_account(release, "fleetward-gateway")
     async with (
-        KubeClient.from_environment({"KUBECONFIG": str(crds_installed)}) as client,
+        KubeClient.from_environment({"KUBECONFIG": str(crds_installed)}, patience_s=60) as client,
         aiohttp.ClientSession() as session,
     ):
         made = World(client, session, release, keys, apps, account, tmp_path, free_port())

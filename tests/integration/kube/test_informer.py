@@ -27,7 +27,9 @@ Change = tuple[str, str | None, str | None]
 
 @pytest.fixture
 async def client(api_server: ApiServer) -> AsyncIterator[KubeClient]:
-    async with KubeClient.from_environment({"KUBECONFIG": str(api_server.kubeconfig)}) as opened:
+    async with KubeClient.from_environment(
+        {"KUBECONFIG": str(api_server.kubeconfig)}, patience_s=60
+    ) as opened:
         yield opened
 
 

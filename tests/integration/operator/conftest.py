@@ -17,7 +17,9 @@ from tests.support.operator_world import World, until
 async def world(crds_installed: Path) -> AsyncIterator[World]:
     """Three fresh namespaces and an administrator's client."""
     mark = secrets.token_hex(3)
-    async with KubeClient.from_environment({"KUBECONFIG": str(crds_installed)}) as client:
+    async with KubeClient.from_environment(
+        {"KUBECONFIG": str(crds_installed)}, patience_s=60
+    ) as client:
         made = World(
             client=client,
             kubeconfig=crds_installed,

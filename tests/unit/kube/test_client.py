@@ -137,3 +137,34 @@ async def test_no_configuration_says_what_to_do(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(KubeError, match="set KUBECONFIG"):
         await load_connection(environ)
+
+
+async def test_a_patient_client_sends_again_what_was_put_off_and_nothing_else() -> None:
+    calls: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        calls.append(request.path)
+        if request.path == "/conflict":
+            return web.json_response({}, status=409)
+        if request.path == "/busy" or len(calls) == 1:
+            return web.json_response({}, status=429, headers={"Retry-After": "1"})
+        return web.json_response({"method": request.method})
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server = Connection(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    async with KubeClient(server, patience_s=1.5) as client:
+        assert await client.request("POST", "/late") == {"method": "POST"}
+        with pytest.raises(KubeError, match="409"):
+            await client.request("POST", "/conflict")
+        with pytest.raises(KubeError) as gave_up:
+            await client.request("GET", "/busy")
+    async with KubeClient(server) as hasty:
+        with pytest.raises(KubeError):
+            await hasty.request("GET", "/busy")
+    await runner.cleanup()
+    assert gave_up.value.status == 429
+    assert calls == ["/late", "/late", "/conflict", "/busy", "/busy", "/busy"]
