@@ -23,8 +23,8 @@ from e2e.cluster.controlplane import (
     etcd,
 )
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.health import free_ports
 from e2e.cluster.kubeconfig import write_kubeconfig, write_user_kubeconfig
+from e2e.cluster.ports import free_ports
 from e2e.cluster.processes import ProcessTable, Program
 from e2e.cluster.settings import Settings, read_settings
 from e2e.cluster.steps import Steps

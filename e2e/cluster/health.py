@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import ssl
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,14 +101,3 @@ def port_taken(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(ASK_SECONDS)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_ports(count: int) -> list[int]:
-    """So many different TCP ports of 127.0.0.1 that nobody listens on now."""
-    with ExitStack() as stack:
-        ports = []
-        for _ in range(count):
-            probe = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            probe.bind(("127.0.0.1", 0))
-            ports.append(int(probe.getsockname()[1]))
-        return ports

@@ -51,9 +51,13 @@ class App:
 
     async def start(self) -> None:
         """Find the API server, listen, and start to watch; returns at once."""
-        self._replica = await self._candidate()
+        try:
+            await self._listen()
+            self._replica = await self._candidate()
+        except BaseException:
+            await self.stop()
+            raise
         self._tasks.add(asyncio.create_task(self._supervise(), name="candidacies"))
-        await self._listen()
 
     async def stop(self) -> None:
         """End in order: no more work, then the lease goes back, then the connections."""
