@@ -97,7 +97,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
             "spec.retention.classes store other than None or Device",
         ),
         ("tiers", {"host": {"size": "1Gi"}}, ""),
-        ("saltRotation", "24h", ""),
         ("deletion.onPermissionChange", "Purge", ""),
         ("telemetry.prompts", "Full", "spec.telemetry.prompts other than None"),
         ("telemetry.outputs", "Full", "spec.telemetry.outputs other than None"),
@@ -130,6 +129,7 @@ NOT_YET: tuple[Refusal, ...] = tuple(
 )
 
 CONTRADICTIONS: tuple[Refusal, ...] = (
+    Refusal(CachePolicy, "saltRotation", "59m59s", "spec.saltRotation is below 1h"),
     Refusal(InferenceService, "model.source", "http://x/y", "spec.model.source must be package://"),
     Refusal(InferenceService, "model.source", "file:///a/../b", "must not climb with '..'"),
     Refusal(InferenceService, "model.aliases", ["m"], "spec.model.aliases repeats spec.model.name"),

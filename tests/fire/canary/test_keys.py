@@ -24,6 +24,7 @@ from fleetward_operator.errors import KeysUnreadable
 from tests.support.canaries import CANARY
 from tests.support.gateway import DIGEST_KEY, b64, key_secret, tenant
 from tests.support.object_api import ObjectApi
+from tests.support.operator_facts import NOW
 
 KEY = f"sk-{CANARY}-0123456789abcdef"
 PEM = f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n"
@@ -80,7 +81,13 @@ async def test_no_damaged_key_of_the_release_is_shown(value: str, name: str) -> 
     api = ObjectApi()
     client = cast("KubeClient", api)
     writer = Writer(client, may_write=lambda: True, metrics=Metrics(), timeout_s=1.0)
-    store = SecretStore(client, writer, namespace="n", entropy=lambda size: b"\7" * size)
+    store = SecretStore(
+        client,
+        writer,
+        namespace="n",
+        entropy=lambda size: b"\7" * size,
+        now=lambda: NOW,
+    )
     await store.release_keys()
     await store.make_epoch()
     path = f"/api/v1/namespaces/n/secrets/{name}"

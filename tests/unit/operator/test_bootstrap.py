@@ -14,6 +14,7 @@ from fleetward_operator.edges.release_keys import EPOCH_SECRET, SecretStore
 from fleetward_operator.edges.store import Store
 from fleetward_operator.edges.writer import Writer
 from tests.support.object_api import Killed, ObjectApi
+from tests.support.operator_facts import NOW
 
 CONFIGMAPS = "/api/v1/namespaces/n/configmaps"
 
@@ -37,7 +38,13 @@ class NothingTold:
 
 def secrets(api: ObjectApi) -> SecretStore:
     client = cast("KubeClient", api)
-    return SecretStore(client, writer(client), namespace="n", entropy=lambda size: b"\7" * size)
+    return SecretStore(
+        client,
+        writer(client),
+        namespace="n",
+        entropy=lambda size: b"\7" * size,
+        now=lambda: NOW,
+    )
 
 
 async def begun(api: ObjectApi) -> int:

@@ -22,6 +22,7 @@ from fleetward_operator.edges.release_keys import EPOCH_SECRET, OPERATOR_KEYS, S
 from fleetward_operator.edges.writer import Writer
 from fleetward_operator.errors import KeysUnreadable, NotLeading, StateLost
 from tests.support.object_api import Killed, ObjectApi
+from tests.support.operator_facts import NOW
 
 ALPHA = Scope("alpha")
 KEY = SigningKey.generate()
@@ -197,7 +198,13 @@ async def test_without_the_lease_nothing_is_sent() -> None:
 
 
 def secrets(api: ObjectApi) -> SecretStore:
-    return SecretStore(client(api), writer(api), namespace="n", entropy=lambda size: b"\7" * size)
+    return SecretStore(
+        client(api),
+        writer(api),
+        namespace="n",
+        entropy=lambda size: b"\7" * size,
+        now=lambda: NOW,
+    )
 
 
 async def test_keys_are_made_once_and_read_ever_after() -> None:

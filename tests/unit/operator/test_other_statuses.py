@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fleetward_api.condition_types import condition_types, undocumented
 from fleetward_api.conditions import find_condition
 from fleetward_api.resources import CachePurge, Tenant
+from fleetward_api.resources.cache_policy import SaltRotationStatus
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.policy_plan import Follower, plan_policy
 from fleetward_operator.core.purge.plan import (
@@ -32,6 +33,7 @@ from fleetward_operator.edges.store import trim_secret
 from fleetward_operator.handlers.policy import enforced
 from tests.support.operator_facts import NOW, policy, service
 
+EPOCH = SaltRotationStatus(epoch=3, rotated_at="2026-01-01T00:00:00Z")
 SECRETS = {"one": frozenset({"key"}), "two": frozenset({"other"})}
 
 
@@ -113,7 +115,7 @@ def test_a_tenant_on_its_way_out_says_so() -> None:
 def test_a_policy_is_in_use_when_all_followers_have_this_generation(
     followers: list[Follower], default: str, verdict: str
 ) -> None:
-    status = plan_policy(policy("strict"), followers, default_name=default, now=NOW)
+    status = plan_policy(policy("strict"), followers, default_name=default, epoch=EPOCH, now=NOW)
     (ready,) = status.conditions
     assert f"{ready.status}/{ready.reason}".startswith(verdict)
     assert undocumented("CachePolicy", status.conditions) == ()
@@ -138,7 +140,7 @@ def test_what_a_service_said_of_the_policy_before_counts_for_none_other() -> Non
 
 def test_a_second_default_says_which_is_older() -> None:
     second = policy("second", namespaceDefault=True)
-    status = plan_policy(second, [], default_name="first", now=NOW)
+    status = plan_policy(second, [], default_name="first", epoch=EPOCH, now=NOW)
     assert status.conditions[0].reason == "NotDefault"
     assert "CachePolicy first is older" in status.conditions[0].message
 
@@ -232,3 +234,11 @@ def test_an_unreadable_purge_does_not_run_and_says_why() -> None:
     status = invalid_purge_status("spec.user: no", before=purge().status, generation=1, now=NOW)
     assert undocumented("CachePurge", status.conditions) == ()
     assert status.phase is None
+
+
+def test_only_a_policy_that_rotates_tells_of_the_epoch() -> None:
+    told = [
+        plan_policy(one, [], default_name="", epoch=EPOCH, now=NOW).salt_rotation
+        for one in (policy("plain"), policy("rotating", saltRotation="24h"))
+    ]
+    assert told == [None, EPOCH]

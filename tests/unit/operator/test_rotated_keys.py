@@ -16,6 +16,7 @@ from fleetward_operator.edges.writer import Writer
 from fleetward_operator.errors import KeysUnreadable
 from fleetward_operator.manifests.trust import build_release_trust
 from tests.support.object_api import ObjectApi
+from tests.support.operator_facts import NOW
 
 GATEWAY_PATH = f"/api/v1/namespaces/n/secrets/{GATEWAY_KEYS}"
 
@@ -23,7 +24,13 @@ GATEWAY_PATH = f"/api/v1/namespaces/n/secrets/{GATEWAY_KEYS}"
 def secrets(api: ObjectApi) -> SecretStore:
     client = cast("KubeClient", api)
     writer = Writer(client, may_write=lambda: True, metrics=Metrics(), timeout_s=1.0)
-    return SecretStore(client, writer, namespace="n", entropy=lambda size: b"\7" * size)
+    return SecretStore(
+        client,
+        writer,
+        namespace="n",
+        entropy=lambda size: b"\7" * size,
+        now=lambda: NOW,
+    )
 
 
 def entries(**values: bytes) -> dict[str, str]:

@@ -25,10 +25,12 @@ from fleetward_api.resources.scalars import (
     LabelName,
     LongDuration,
     MessageText,
+    Moment,
 )
 from fleetward_api.resources.whole import Resource, name_rule
 
 Store: TypeAlias = Literal["None", "Device", "DeviceAndHost"]
+_HOUR_MS = 3_600_000
 
 
 def _not_above(first: str | None, second: str | None) -> bool:
@@ -163,7 +165,9 @@ class CachePolicySpec(ApiModel):
     tiers: TiersSpec | None = None
     """Where blocks go beyond the device. Not available yet."""
     salt_rotation: LongDuration | None = None
-    """How often the secret behind all cache keys is replaced. Not available yet."""
+    """How often the secret behind all cache keys is replaced, which puts all older cache out of
+    reach at once. One secret keys the cache of all services of a release: the shortest time of all
+    policies that a service follows counts. From 1h; never when absent. Live."""
     deletion: DeletionSpec = DeletionSpec()
     """How cache is destroyed."""
     telemetry: TelemetrySpec = TelemetrySpec()
@@ -186,8 +190,27 @@ class CachePolicySpec(ApiModel):
         ),
         empty("shared_prefixes", "spec.sharedPrefixes", "remove them, tenants share nothing"),
         absent("tiers", "spec.tiers", "remove it, blocks stay on the device"),
-        absent("salt_rotation", "spec.saltRotation", "remove it and create a CachePurge instead"),
+        Rule(
+            cel="!has(self.saltRotation) || duration(self.saltRotation) >= duration('1h')",
+            message=(
+                "spec.saltRotation is below 1h: raise it, each rotation empties the cache of every "
+                "service"
+            ),
+            holds=lambda self: (
+                self.salt_rotation is None or parse_duration(self.salt_rotation) >= _HOUR_MS
+            ),
+            field="salt_rotation",
+        ),
     )
+
+
+class SaltRotationStatus(ApiModel):
+    """The epoch of the cache, which each rotation counts up."""
+
+    epoch: BigCount
+    """Number of the epoch in force."""
+    rotated_at: Moment
+    """When it began."""
 
 
 class CachePolicyStatus(ApiModel):
@@ -201,6 +224,8 @@ class CachePolicyStatus(ApiModel):
     """Services that follow this policy."""
     enforced_services: Count = 0
     """Services of which every replica has this generation in force."""
+    salt_rotation: SaltRotationStatus | None = None
+    """The last rotation, of a policy that asks for them."""
     conditions: Conditions = ()
     """The conditions of the policy; docs/conditions.md explains types and reasons."""
 

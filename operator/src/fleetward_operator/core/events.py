@@ -9,7 +9,10 @@
 | ServiceReady | Normal | InferenceService | it became Ready |
 | ServiceNotReady | Warning | InferenceService | it stopped being Ready, or is refused |
 | PolicyEnforced | Normal | InferenceService | every engine acked a bundle generation |
-| EpochRotated | Warning | CachePurge or Lease | all cache became unreachable |
+| IsolationBroken | Warning | InferenceService | a probe reused cache across scopes |
+| IsolationMended | Normal | InferenceService | after that, a probe of each engine did not |
+| EpochRotated | Warning | ConfigMap of the floors | they were lost: all cache became unreachable |
+| SaltRotated | Normal | CachePolicy | its `saltRotation` was due: all cache became unreachable |
 | PurgeStarted, PurgeCompleted | Normal | CachePurge | |
 | PurgeIncomplete, PurgeRefused | Warning | CachePurge | |
 | EvidenceExpired | Normal | ConfigMap of the chain's head | evidence past its retention went |
@@ -110,6 +113,15 @@ def purge_ended(*, completed: bool, digest: str, message: str) -> Announcement:
     """A purge reached its final phase; the Event carries the evidence's digest."""
     text = f"{message} Evidence {digest}."
     if completed:
+def salt_rotated(number: int, *, every: str) -> Announcement:
+    """The time of an epoch was over, as a policy says."""
+    message = (
+        f"Rotated the cache epoch to {number}: spec.saltRotation is {every}, the shortest of all "
+        "policies that are followed. No older cache can be reused in any service."
+    )
+    return Announcement(type="Normal", reason="SaltRotated", message=message)
+
+
         return Announcement(type="Normal", reason="PurgeCompleted", message=text)
     return Announcement(type="Warning", reason="PurgeIncomplete", message=text)
 

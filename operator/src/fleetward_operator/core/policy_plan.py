@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetward_api.resources import CachePolicy, CachePolicyStatus
+from fleetward_api.resources.cache_policy import SaltRotationStatus
 from fleetward_operator.core.service_facts import Verdict, fails, holds
 from fleetward_operator.core.verdicts import conditions_from
 
@@ -27,6 +28,7 @@ def plan_policy(
     followers: Sequence[Follower],
     *,
     default_name: str,
+    epoch: SaltRotationStatus,
     now: dt.datetime,
 ) -> CachePolicyStatus:
     """The status of a policy.
@@ -35,6 +37,7 @@ def plan_policy(
         policy: as it was observed.
         followers: the services that follow it.
         default_name: the policy that is the namespace's default, or the empty string.
+        epoch: the cache's epoch in force.
         now: an aware time.
     """
     generation = policy.metadata.generation
@@ -45,6 +48,7 @@ def plan_policy(
         observed_generation=generation,
         services=len(followers),
         enforced_services=len(followers) - len(behind),
+        salt_rotation=epoch if policy.spec.salt_rotation else None,
         conditions=conditions_from(
             policy.status.conditions, {"Ready": verdict}, generation=generation, now=now
         ),

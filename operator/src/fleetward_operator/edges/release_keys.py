@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from fleetward_api.conditions import format_time
 from fleetward_api.errors import KeyMalformed
 from fleetward_api.keys import SealingKey, SigningKey
 from fleetward_kube import KubeClient, KubeError
@@ -19,6 +22,7 @@ from fleetward_operator.manifests.labels import release_labels
 OPERATOR_KEYS = "fleetward-operator-keys"
 GATEWAY_KEYS = "fleetward-gateway-keys"
 EPOCH_SECRET = "fleetward-cache-epoch"  # noqa: S105 - a name
+ROTATED_AT = "fleetward.io/rotated-at"
 OVERLAP_ENTRY = "overlap.pem"
 SECRET_BYTES = 32
 
@@ -57,11 +61,15 @@ class ReleaseKeys:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Epoch:
-    """The secret that keys all cache, its number, and the Secret's resource version."""
+    """The secret that keys all cache, its number, and the Secret's resource version.
+
+    `rotated_at` is when it was made (an aware time), by the clock of whoever made it.
+    """
 
     number: int
     secret: bytes
     version: str
+    rotated_at: dt.datetime
 
 
 class SecretStore:
@@ -72,15 +80,23 @@ class SecretStore:
         writer: fenced by the lease.
         namespace: the release's.
         entropy: the system's randomness.
+        now: the system's clock; aware times.
     """
 
     def __init__(
-        self, client: KubeClient, writer: Writer, *, namespace: str, entropy: Entropy
+        self,
+        client: KubeClient,
+        writer: Writer,
+        *,
+        namespace: str,
+        entropy: Entropy,
+        now: Callable[[], dt.datetime],
     ) -> None:
         self._client = client
         self._writer = writer
         self._namespace = namespace
         self._entropy = entropy
+        self._now = now
 
     async def release_keys(self) -> ReleaseKeys:
         """The keys, made now where there are none.
@@ -127,24 +143,34 @@ class SecretStore:
 
     async def make_epoch(self, *, above: int = 0) -> Epoch:
         """The cache epoch, made as the number after `above` unless somebody made one meanwhile."""
-        return _epoch_of(await self._ensure(EPOCH_SECRET, lambda: self._epoch_data(above + 1)))
+        found = await self._get(EPOCH_SECRET)
+        return _epoch_of(found or await self._make(self._epoch_manifest(above + 1)))
 
     async def rotate_epoch(self, epoch: Epoch) -> Epoch:
         """The next epoch. A 409 (`KubeError.conflict`) says that someone else rotated it."""
-        manifest = self._manifest(EPOCH_SECRET, self._epoch_data(epoch.number + 1))
-        manifest["metadata"]["resourceVersion"] = epoch.version
+        return await self._replace_epoch(self._epoch_manifest(epoch.number + 1), over=epoch)
+
+    async def date_epoch(self, epoch: Epoch) -> Epoch:
+        """The same epoch as if it was made now. Conflicts as `rotate_epoch`."""
+        manifest = self._epoch_manifest(epoch.number, secret=epoch.secret)
+        return await self._replace_epoch(manifest, over=epoch)
+
+    async def _replace_epoch(self, manifest: dict[str, Any], *, over: Epoch) -> Epoch:
+        manifest["metadata"]["resourceVersion"] = over.version
         return _epoch_of(await self._writer.replace(manifest, manager=KEYS))
 
     async def _ensure(self, name: str, make: Callable[[], dict[str, bytes]]) -> dict[str, Any]:
         found = await self._get(name)
-        if found is not None:
-            return found
+        return found or await self._make(self._manifest(name, make()))
+
+    async def _make(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """The object as it was made now, or meanwhile by somebody else."""
         try:
-            return await self._writer.create(self._manifest(name, make()), manager=KEYS)
+            return await self._writer.create(manifest, manager=KEYS)
         except KubeError as error:
             if not error.conflict:
                 raise
-        return await self._client.request("GET", self._path(name))
+        return await self._client.request("GET", self._path(manifest["metadata"]["name"]))
 
     async def _get(self, name: str) -> dict[str, Any] | None:
         try:
@@ -177,8 +203,12 @@ class SecretStore:
             "digest.key": self._entropy(SECRET_BYTES),
         }
 
-    def _epoch_data(self, number: int) -> dict[str, bytes]:
-        return {"epoch": str(number).encode(), "secret": self._entropy(SECRET_BYTES)}
+    def _epoch_manifest(self, number: int, *, secret: bytes = b"") -> dict[str, Any]:
+        """The Secret of an epoch made now, with bytes of its own unless they are given."""
+        raw = secret or self._entropy(SECRET_BYTES)
+        manifest = self._manifest(EPOCH_SECRET, {"epoch": str(number).encode(), "secret": raw})
+        manifest["metadata"]["annotations"] = {ROTATED_AT: format_time(self._now())}
+        return manifest
 
 
 def _epoch_of(secret: dict[str, Any]) -> Epoch:
@@ -189,7 +219,22 @@ def _epoch_of(secret: dict[str, Any]) -> Epoch:
     raw = _field(secret, EPOCH_SECRET, "secret")
     if len(raw) != SECRET_BYTES or number < 1:
         raise KeysUnreadable(f"Secret {EPOCH_SECRET}: needs an epoch from 1 and 32 secret bytes")
-    return Epoch(number=number, secret=raw, version=secret["metadata"]["resourceVersion"])
+    metadata = secret["metadata"]
+    return Epoch(
+        number=number,
+        secret=raw,
+        version=metadata["resourceVersion"],
+        rotated_at=_rotated_at(metadata),
+    )
+
+
+def _rotated_at(metadata: dict[str, Any]) -> dt.datetime:
+    """As our annotation says; without one, or with another's words in it, as the API server."""
+    noted = (metadata.get("annotations") or {}).get(ROTATED_AT, "")
+    if noted.startswith("20"):
+        with contextlib.suppress(ValueError):
+            return dt.datetime.strptime(noted, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
+    return dt.datetime.fromisoformat(metadata["creationTimestamp"])
 
 
 def _gateway_data(signing: SigningKey, *, digest: bytes) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fleetward_operator.core.observed import ServiceConfig
 from fleetward_operator.core.purge.retention import RetainWatch
+from fleetward_operator.core.salt_rotation import FirstSight
 from fleetward_operator.edges.bundles import EngineWords
 from fleetward_operator.edges.catalog import Catalog
 from fleetward_operator.edges.events import EventRecorder
@@ -72,3 +73,4 @@ class Operator:
     retain: RetainWatch = field(default_factory=RetainWatch)
     refused_purges: dict[str, float] = field(default_factory=dict)
     """By uid of a deleted Tenant: when (monotonic) its purge was first refused."""
+    epoch_seen: FirstSight | None = None

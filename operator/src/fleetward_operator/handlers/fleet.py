@@ -17,12 +17,16 @@ from fleetward_operator.edges.floors_store import FLOORS
 from fleetward_operator.edges.writer import KEYS
 from fleetward_operator.errors import KeysUnreadable
 from fleetward_operator.handlers.context import Operator
+from fleetward_operator.handlers.salt_rotation import rotate_when_due
 from fleetward_operator.manifests.manifest import stamp
 from fleetward_operator.manifests.trust import RELEASE_TRUST, build_release_trust
 
 RETRY_S = 1.0
 KEYS_RECHECK_S = 10.0
-"""Between looks at the gateways' Secret: our rights name it, and no watch of Secrets covers it."""
+"""Between looks at the gateways' Secret: our rights name it, and no watch of Secrets covers it.
+
+A rotation of the epoch comes no later than this after it is due.
+"""
 
 
 async def reconcile_fleet(op: Operator, _key: str) -> float | None:
@@ -31,6 +35,7 @@ async def reconcile_fleet(op: Operator, _key: str) -> float | None:
     await _follow_gateway_keys(op)
     await _keep_trust(op)
     reached = await asyncio.gather(*(_push(op, pod) for pod in op.store.gateway_pods()))
+    await rotate_when_due(op)
     return KEYS_RECHECK_S if all(reached) else RETRY_S
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetward_api.conditions import find_condition
+from fleetward_api.conditions import find_condition, format_time
 from fleetward_api.resources import CachePolicyStatus, InferenceService
+from fleetward_api.resources.cache_policy import SaltRotationStatus
 from fleetward_operator.core.policy import namespace_default
 from fleetward_operator.core.policy_plan import Follower, plan_policy
 from fleetward_operator.core.service_facts import fails
@@ -28,6 +29,9 @@ async def reconcile_policy(op: Operator, key: str) -> float | None:
         policy,
         followers(op, namespace, policy.metadata.name),
         default_name=default.metadata.name if default else "",
+        epoch=SaltRotationStatus(
+            epoch=op.fleet.epoch.number, rotated_at=format_time(op.fleet.epoch.rotated_at)
+        ),
         now=op.clock.now(),
     )
     return await op.statuses.write(item, before=policy.status, after=status)

@@ -60,7 +60,9 @@ async def build_operator(
     """
     clock = system_clock()
     namespace, timeout_s = settings.identity.namespace, settings.timings.request_timeout
-    secret_store = SecretStore(client, writer, namespace=namespace, entropy=os.urandom)
+    secret_store = SecretStore(
+        client, writer, namespace=namespace, entropy=os.urandom, now=clock.now
+    )
     keys = await secret_store.release_keys()
     floors = FloorsStore(client, writer, namespace=namespace)
     epoch = await begin(floors, secret_store, store)
