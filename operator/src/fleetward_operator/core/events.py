@@ -103,6 +103,15 @@ def epoch_rotated(number: int, *, why: str) -> Announcement:
     return Announcement(type="Warning", reason="EpochRotated", message=message)
 
 
+def salt_rotated(number: int, *, every: str) -> Announcement:
+    """The time of an epoch was over, as a policy says."""
+    message = (
+        f"Rotated the cache epoch to {number}: spec.saltRotation is {every}, the shortest of all "
+        "policies that are followed. No older cache can be reused in any service."
+    )
+    return Announcement(type="Normal", reason="SaltRotated", message=message)
+
+
 def purge_started(members: int) -> Announcement:
     """A purge made its cut."""
     message = f"Raised the floor; {members} member(s) must prove that the scope is gone."
@@ -113,15 +122,6 @@ def purge_ended(*, completed: bool, digest: str, message: str) -> Announcement:
     """A purge reached its final phase; the Event carries the evidence's digest."""
     text = f"{message} Evidence {digest}."
     if completed:
-def salt_rotated(number: int, *, every: str) -> Announcement:
-    """The time of an epoch was over, as a policy says."""
-    message = (
-        f"Rotated the cache epoch to {number}: spec.saltRotation is {every}, the shortest of all "
-        "policies that are followed. No older cache can be reused in any service."
-    )
-    return Announcement(type="Normal", reason="SaltRotated", message=message)
-
-
         return Announcement(type="Normal", reason="PurgeCompleted", message=text)
     return Announcement(type="Warning", reason="PurgeIncomplete", message=text)
 

@@ -71,6 +71,6 @@ class Operator:
     enqueue: Enqueue
     push_retries: dict[str, tuple[int, float]] = field(default_factory=dict)
     retain: RetainWatch = field(default_factory=RetainWatch)
+    epoch_seen: FirstSight | None = None
     refused_purges: dict[str, float] = field(default_factory=dict)
     """By uid of a deleted Tenant: when (monotonic) its purge was first refused."""
-    epoch_seen: FirstSight | None = None
