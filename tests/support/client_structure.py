@@ -115,6 +115,28 @@ async def check_offered_call(client: Client, model: str) -> None:
             assert choice.message.content is not None
 
 
+async def check_call_or_schema(client: Client, model: str) -> None:
+    """`tools` beside `response_format`: calls, or an answer that follows the schema."""
+    asked: dict[str, Any] = {
+        "model": model, "messages": HELLO, "tools": [WEATHER, CLOCK], "max_tokens": 200, "seed": 4,
+        "response_format": _format(COLOUR),
+    }  # fmt: skip
+    answer = await client.chat.completions.create(**asked, n=3)
+    for choice in answer.choices:
+        if choice.message.tool_calls:
+            assert choice.finish_reason == "tool_calls"
+            assert choice.message.content is None
+        else:
+            assert choice.finish_reason == "stop"
+            colour = json.loads(choice.message.content or "")
+            assert set(colour) == {"colour", "sure", "why"}
+    forced = await client.chat.completions.create(**asked, tool_choice="required")
+    assert forced.choices[0].message.tool_calls
+    none = await client.chat.completions.create(**asked, tool_choice="none")
+    assert none.choices[0].message.tool_calls is None
+    assert set(json.loads(none.choices[0].message.content or "")) == {"colour", "sure", "why"}
+
+
 def _tool(name: str, parameters: dict[str, object]) -> ChatCompletionFunctionToolParam:
     function: FunctionDefinition = {"name": name, "description": name, "parameters": parameters}
     return {"type": "function", "function": function}
@@ -159,7 +181,7 @@ async def check_structure_errors(client: Client, model: str) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"tools": [WEATHER, WEATHER]}, "tools"),
         ({"tools": [_tool("f", {"type": "king"})]}, "tools"),
-        ({"tools": [WEATHER], "response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": [WEATHER], "response_format": _format({"type": "king"})}, "response_format"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": _format({"type": "king"})}, "response_format"),
         ({"response_format": _format({"not": {}})}, "response_format"),
@@ -176,5 +198,6 @@ CHECKS = [
     check_json_object,
     check_forced_call,
     check_offered_call,
+    check_call_or_schema,
     check_structure_errors,
 ]

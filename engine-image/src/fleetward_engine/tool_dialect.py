@@ -63,7 +63,7 @@ def offer(tools: Sequence[Tool]) -> str:
         f"<tools>\n{listed}\n</tools>\n\n"
         "When one of them helps to answer, call it by writing exactly this and nothing after it:\n"
         f'{OPEN}[{{"name": "NAME", "arguments": {{"PARAMETER": "VALUE"}}}}]{CLOSE}\n'
-        "Several calls go into the same list. Otherwise answer in plain text."
+        "Several calls go into the same list. Otherwise answer without a call."
     )
 
 
@@ -80,13 +80,17 @@ def result(name: str, content: str) -> str:
     return f"<tool_response>\n{json.dumps(name)}: {content}\n</tool_response>"
 
 
-def call_grammar(tools: Sequence[Tool], *, forced: bool, several: bool) -> str:
+def call_grammar(
+    tools: Sequence[Tool], *, forced: bool, several: bool, answer: str | None = None
+) -> str:
     """A Lark grammar: text that may end in calls, or, `forced`, calls alone.
 
     Args:
         tools: those that may be called.
         forced: whether the answer must be a call.
         several: whether a list may hold more than one call.
+        answer: the right side of a rule (`json_rule`) that an answer without a call follows; a call
+            then has no text before it. None: any text.
 
     Raises:
         GrammarRefused: a schema is nested too deeply.
@@ -101,6 +105,8 @@ def call_grammar(tools: Sequence[Tool], *, forced: bool, several: bool) -> str:
         lines += [f"arguments_{number}: {rule}"]
     if forced:
         return "\n".join([f'start: "{OPEN}" calls', *lines])
+    if answer is not None:
+        return "\n".join([f'start: answer | "{OPEN}" calls', f"answer: {answer}", *lines])
     # Text goes on up to the first mark; from there on it is a call.
     text = [
         "start: TEXT | to_mark calls",

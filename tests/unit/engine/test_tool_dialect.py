@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetward_engine.errors import GrammarFailed
-from fleetward_engine.grammar import GrammarCompiler
+from fleetward_engine.grammar import GrammarCompiler, json_rule
 from fleetward_engine.tokenizer import ByteTokenizer
 from fleetward_engine.tool_dialect import (
     CLOSE,
@@ -40,9 +40,12 @@ WEATHER = '{"name": "weather", "arguments": {"city": "Oslo"}}'
 CLOCK = '{"name": "clock", "arguments": {}}'
 
 
-def accepts(text: str, *, forced: bool = False, several: bool = True) -> bool:
+def accepts(
+    text: str, *, forced: bool = False, several: bool = True, answer: str | None = None
+) -> bool:
     """Whether the text is whole under the grammar."""
-    state = COMPILER.lark(call_grammar(TOOLS, forced=forced, several=several)).start()
+    grammar = call_grammar(TOOLS, forced=forced, several=several, answer=answer)
+    state = COMPILER.lark(grammar).start()
     for byte in [*text.encode(), ByteTokenizer.END]:
         if byte not in tokens_of(state.allowed()):
             return False
@@ -75,6 +78,27 @@ def test_what_the_grammar_takes(text: str, free: bool, forced: bool) -> None:
 def test_one_call_alone_where_only_one_may_be_made() -> None:
     assert accepts(f"{OPEN}[{WEATHER}]{CLOSE}", several=False)
     assert not accepts(f"{OPEN}[{WEATHER}, {CLOCK}]{CLOSE}", several=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "auto", "forced"),
+    [
+        ('{"city": "Oslo"}', True, False),
+        (f"{OPEN}[{WEATHER}, {CLOCK}]{CLOSE}", True, True),
+        (f'{{"city": "{OPEN}[]{CLOSE}"}}', True, False),
+        ('{"town": "Oslo"}', False, False),
+        ("", False, False),
+        ("It is cold.", False, False),
+        (f'{{"city": "Oslo"}}{OPEN}[{CLOCK}]{CLOSE}', False, False),
+        (f"{OPEN}[{CLOCK}]{CLOSE}{{}}", False, False),
+    ],
+)
+def test_an_answer_without_a_call_follows_its_own_schema(
+    text: str, auto: bool, forced: bool
+) -> None:
+    answer = json_rule(CITY, lenient=False)
+    assert accepts(text, answer=answer) is auto
+    assert accepts(text, forced=True, answer=answer) is forced
 
 
 def read(text: str, cuts: list[int]) -> tuple[str, list[str], tuple[ToolCall, ...]]:
@@ -120,6 +144,8 @@ def test_calls_are_read_however_the_text_is_cut(
         f"{OPEN}{{}}{CLOSE}",
         f"{OPEN}[]{CLOSE}",
         "ends with <tool",
+        f'{{"city": "{OPEN}[]{CLOSE}"}}',
+        f'{{"city": "{OPEN}[{{\\"name\\": \\"clock\\", \\"arguments\\": {{}}}}]{CLOSE}',
     ],
 )
 def test_what_is_no_whole_call_stays_text(text: str) -> None:

@@ -89,8 +89,6 @@ def _tools(body: ChatCompletionBody) -> ApiError | None:
         return refused("tools", "Two tools have one name.", code=CODE_INVALID_VALUE)
     if not names or choice == "none":
         return None
-    if body.response_format is not None and body.response_format.type != "text":
-        return refused("response_format", "response_format can't be combined with tools.")
     if body.min_tokens:
         return refused("min_tokens", "min_tokens can't be combined with tools.")
     return None

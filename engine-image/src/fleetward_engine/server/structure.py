@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from fleetward_api.openai import CODE_INVALID_VALUE
 from fleetward_engine.errors import GrammarRefused
-from fleetward_engine.grammar import Grammar, GrammarCompiler
+from fleetward_engine.grammar import Grammar, GrammarCompiler, json_rule
 from fleetward_engine.server.conversation import offered_tools
 from fleetward_engine.server.errors import ApiError
 from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody
 from fleetward_engine.server.openai_tools import NamedTool, ResponseFormat
 from fleetward_engine.tokenizer import Tokenizer
-from fleetward_engine.tool_dialect import call_grammar
+from fleetward_engine.tool_dialect import Tool, call_grammar
 
 _ANY_OBJECT: dict[str, object] = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The schema of a `response_format`, and whether what can't be enforced of it may pass."""
+
+    schema: dict[str, object]
+    lenient: bool
 
 
 class GrammarDesk:
@@ -36,22 +45,19 @@ class GrammarDesk:
         Raises:
             ApiError: 400 that says what of the schema can't be followed.
         """
+        asked = _asked(body.response_format)
+        grammar = None
+        if asked is not None:
+            # By itself also beside tools, so that what is wrong with it is told as its own.
+            grammar = await self._compiled(
+                "response_format",
+                lambda compiler: compiler.json_schema(asked.schema, lenient=asked.lenient),
+            )
         if isinstance(body, ChatCompletionBody) and (tools := offered_tools(body)):
-            forced = body.tool_choice == "required" or isinstance(body.tool_choice, NamedTool)
-            several = body.parallel_tool_calls is not False and not isinstance(
-                body.tool_choice, NamedTool
+            grammar = await self._compiled(
+                "tools", lambda compiler: compiler.lark(_calls(body, tools, asked))
             )
-            return await self._compiled(
-                "tools",
-                lambda compiler: compiler.lark(call_grammar(tools, forced=forced, several=several)),
-            )
-        format_ = body.response_format
-        if format_ is None or format_.type == "text":
-            return None
-        schema, lenient = _schema(format_)
-        return await self._compiled(
-            "response_format", lambda compiler: compiler.json_schema(schema, lenient=lenient)
-        )
+        return grammar
 
     def close(self) -> None:
         """Stop the worker thread."""
@@ -73,9 +79,20 @@ class GrammarDesk:
         return compile_(self._compiler)
 
 
-def _schema(format_: ResponseFormat) -> tuple[dict[str, object], bool]:
-    """The schema and whether what can't be enforced of it may pass."""
+def _asked(format_: ResponseFormat | None) -> _Asked | None:
+    if format_ is None or format_.type == "text":
+        return None
     named = format_.json_schema
     if format_.type == "json_object" or named is None or named.schema_ is None:
-        return _ANY_OBJECT, False
-    return named.schema_, not named.strict
+        return _Asked(_ANY_OBJECT, lenient=False)
+    return _Asked(named.schema_, lenient=not named.strict)
+
+
+def _calls(body: ChatCompletionBody, tools: Sequence[Tool], asked: _Asked | None) -> str:
+    named = isinstance(body.tool_choice, NamedTool)
+    return call_grammar(
+        tools,
+        forced=named or body.tool_choice == "required",
+        several=body.parallel_tool_calls is not False and not named,
+        answer=None if asked is None else json_rule(asked.schema, lenient=asked.lenient),
+    )
