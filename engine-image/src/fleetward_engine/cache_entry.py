@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleetward_engine.block_pool import Owner
 
@@ -16,6 +16,7 @@ class Entry:
     `parent` is the entry of the block before it in its prefix, None for a first block. A block
     can only be found through its parent, so an entry never outlives it in the index. The index
     links and unlinks; the links are a list per parent that costs O(1) to change.
+    `fingerprint` is of the block's KV at that time (`canary.py`), None where none are taken.
     """
 
     key: bytes
@@ -28,6 +29,7 @@ class Entry:
     retention_class: str = ""
     parent: Entry | None = None
     ticket: int | None = None
+    fingerprint: int | None = None
     first_child: Entry | None = None
     next_sibling: Entry | None = None
     previous_sibling: Entry | None = None
@@ -41,6 +43,18 @@ class Entry:
     def is_leaf(self) -> bool:
         """Whether no cached prefix goes on from here."""
         return self.first_child is None
+
+    def moved_to(self, block: int, *, parent: Entry | None = None) -> Entry:
+        """The same content, with its whole past, in a block of another tier; in no index yet."""
+        return replace(
+            self,
+            block=block,
+            parent=parent,
+            ticket=None,
+            first_child=None,
+            next_sibling=None,
+            previous_sibling=None,
+        )
 
     def link(self) -> None:
         """Become a child of the parent."""

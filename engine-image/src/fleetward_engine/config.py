@@ -21,7 +21,8 @@ class EngineConfig:
     `max_model_len` None means the model's own context length. `kv_cache_memory_bytes` None lets
     the runner choose (see `kv_memory.py`). `dtype` "auto" is bfloat16 where the device has
     instructions for it, else float32; "float64" is for tests against references. `kv_cache_dtype`
-    "auto" keeps keys and values in the model's own numbers.
+    "auto" keeps keys and values in the model's own numbers. `verify_kv` compares each cached block
+    at every use with what it held when it was cached (`canary.py`).
 
     Raises:
         ConfigInvalid: a value is out of range or contradicts another; the message names both.
@@ -40,6 +41,7 @@ class EngineConfig:
     kv_cache_memory_bytes: int | None = None
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
+    verify_kv: bool = False
     scheduling: SchedulingPolicy = FCFS
     simulation_profile: Path | None = None
 

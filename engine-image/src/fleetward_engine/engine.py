@@ -57,6 +57,7 @@ class Engine:
             num_blocks=runner.num_blocks,
             block_size=runner.block_size,
             enable_prefix_caching=config.enable_prefix_caching,
+            fingerprints=runner.fingerprint_blocks if config.verify_kv else None,
         )
         limits = SchedulerLimits(
             max_num_seqs=config.max_num_seqs,
@@ -173,6 +174,7 @@ class Engine:
             yields=self._counters.yields,
             passes=self._counters.passes,
             failed_logits=self._counters.failed_logits,
+            kv_corruptions=self._kv_cache.canary.corruptions,
             steps=self._counters.steps,
             last_progress=self._counters.last_progress,
             kv_block_bytes=self.block_bytes,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fleetward_engine.paged_kv import KvShape, zero_blocks
+from fleetward_engine.paged_kv import KvShape, put_block, raw_blocks, zero_blocks
 
 _LARGEST = 127.0
 _SMALLEST_SCALE = torch.finfo(torch.float32).tiny
@@ -55,6 +55,14 @@ class Int8Kv:
     def as_stored(self, kv: Tensor) -> Tensor:
         """See `KvMemory`."""
         return self._unpack(self._pack(kv))
+
+    def raw(self, blocks: Sequence[int]) -> Tensor:
+        """See `KvMemory`."""
+        return raw_blocks(self._data, blocks)
+
+    def put(self, block: int, raw: Tensor) -> None:
+        """See `KvMemory`."""
+        put_block(self._data, block, raw)
 
     def zero(self, blocks: Sequence[int]) -> None:
         """See `KvMemory`."""

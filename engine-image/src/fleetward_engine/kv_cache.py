@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from fleetward_api.scope import Scope
 from fleetward_engine.block_pool import BlockPool, Eviction
 from fleetward_engine.cache_entry import Entry
-from fleetward_engine.prefix_index import PrefixIndex
+from fleetward_engine.canary import Canary, ReadFingerprints
+from fleetward_engine.prefix_index import Departure, PrefixIndex
 from fleetward_engine.request import CacheContext
 from fleetward_engine.sequence import Sequence
 from fleetward_engine.share_rules import ShareRules
@@ -39,9 +40,18 @@ class KvCache:
     Args:
         num_blocks: blocks in the pool. block_size: tokens a block.
         enable_prefix_caching: False looks up and inserts nothing.
+        fingerprints: what a block holds as a number; None checks nothing (see `canary.py`).
     """
 
-    def __init__(self, *, num_blocks: int, block_size: int, enable_prefix_caching: bool) -> None:
+    def __init__(
+        self,
+        *,
+        num_blocks: int,
+        block_size: int,
+        enable_prefix_caching: bool,
+        fingerprints: ReadFingerprints | None = None,
+    ) -> None:
+        self.canary = Canary(fingerprints)
         self.pool = BlockPool(num_blocks)
         self.index = PrefixIndex()
         self.block_size = block_size
@@ -77,6 +87,8 @@ class KvCache:
         hits = self._lookup(sequence, now)
         if self._newly_used(sequence, hits) > self.pool.accounts.room_for(self._account(sequence)):
             return False
+        if self._drop_corrupt(hits):
+            return self.admit(sequence, now)
         for entry in hits:
             self.pool.acquire(entry.block)
             self.pool.mark_reused(entry.block)
@@ -138,14 +150,18 @@ class KvCache:
         full = sequence.num_computed // self.block_size
         keys = sequence.block_keys(full, self.block_size)
         table = sequence.block_table
+        fresh: list[Entry] = []
         while sequence.num_committed < full:
             position = sequence.num_committed
             parent = self.index.entry_of(table[position - 1]) if position else None
             if position and parent is None:
-                return
+                break
             known = self.index.find(keys[position])
+            if known is not None and self._drop_corrupt([known]):
+                known = None
             if known is None:
-                self.index.insert(_entry(keys[position], sequence, parent, now))
+                fresh.append(_entry(keys[position], sequence, parent, now))
+                self.index.insert(fresh[-1])
                 self.pool.retain(table[position])
             elif known.deadline > now:
                 self.pool.release(table[position])
@@ -153,8 +169,9 @@ class KvCache:
                 self.index.touch([known], now)
                 table[position] = known.block
             else:
-                return
+                break
             sequence.num_committed += 1
+        self.canary.take(fresh)
 
     def release(self, sequence: Sequence) -> None:
         """Take a sequence's blocks back; tails first, so that prefixes are evicted last."""
@@ -277,7 +294,17 @@ class KvCache:
         entry = self.index.entry_of(eviction.block)
         if entry is None:
             raise RuntimeError(f"block {eviction.block} is retained without an index entry")
-        for each in self.index.remove(entry, eviction.reason):
+        self._drop(entry, eviction.reason)
+
+    def _drop_corrupt(self, entries: SequenceOf[Entry]) -> bool:
+        """Take out the first of these whose bytes changed since, with all that go on from it."""
+        corrupt = self.canary.first_corrupt(entries)
+        if corrupt is not None:
+            self._drop(corrupt, "corrupt")
+        return corrupt is not None
+
+    def _drop(self, entry: Entry, why: Departure) -> None:
+        for each in self.index.remove(entry, why):
             self.pool.forget(each.block)
             # Not left for the next user: there may be none before its time to live is over.
             if self.pool.ref_count(each.block) == 0:

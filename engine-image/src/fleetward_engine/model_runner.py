@@ -92,3 +92,6 @@ class ModelRunner(Protocol):
 
     def zero_blocks(self, blocks: SequenceOf[int]) -> None:
         """Overwrite these blocks' KV with zeros; done when it returns."""
+
+    def fingerprint_blocks(self, blocks: SequenceOf[int]) -> list[int]:
+        """A number for each block that changes with any bit of its KV, in every layer."""

@@ -59,14 +59,15 @@ class ScopeCounts:
     inserted: int
     evicted_pool: int
     evicted_quota: int
+    evicted_corrupt: int
     expired: int
     removed: int
     resident: int
 
     @property
     def evicted(self) -> int:
-        """Entries that made room: for others in a full pool, or within their own tenant's share."""
-        return self.evicted_pool + self.evicted_quota
+        """Entries that left before their time: for room, or because their bytes had changed."""
+        return self.evicted_pool + self.evicted_quota + self.evicted_corrupt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class EngineStats:
     `requests` are those whose end was not handed out yet, `kv_block_references` counts each user of
     each block: both are 0 when nothing runs. `kv_blocks_max_share` is the most that one tenant may
     hold, `kv_blocks_guaranteed` what each one's others can't take; `shares` is by tenant.
+    `kv_corruptions` are cached blocks whose bytes had changed when a request came back to them.
     """
 
     requests: int
@@ -116,6 +118,7 @@ class EngineStats:
     yields: int
     passes: int
     failed_logits: int
+    kv_corruptions: int
     steps: int
     last_progress: float
     kv_block_bytes: int

@@ -73,6 +73,12 @@ class KvMemory(Protocol):
     def as_stored(self, kv: Tensor) -> Tensor:
         """What `read` would give of tokens just written. kv: [T, 2 K D]; returns [T, 2, K, D]."""
 
+    def raw(self, blocks: Sequence[int]) -> Tensor:
+        """A copy of all bytes of blocks: [layers, blocks, bytes a layer and block] of uint8."""
+
+    def put(self, block: int, raw: Tensor) -> None:
+        """Overwrite a block with bytes of `raw`; on a GPU, wait until it is done. raw: [bytes]."""
+
     def zero(self, blocks: Sequence[int]) -> None:
         """Overwrite blocks in every layer; on a GPU, wait until it is done."""
 
@@ -113,6 +119,14 @@ class PagedKv:
         """See `KvMemory`."""
         return kv.reshape(-1, 2, self.shape.num_kv_heads, self.shape.head_dim)
 
+    def raw(self, blocks: Sequence[int]) -> Tensor:
+        """See `KvMemory`."""
+        return raw_blocks(self._data, blocks)
+
+    def put(self, block: int, raw: Tensor) -> None:
+        """See `KvMemory`."""
+        put_block(self._data, block, raw)
+
     def zero(self, blocks: Sequence[int]) -> None:
         """See `KvMemory`."""
         zero_blocks(self._data, blocks)
@@ -121,5 +135,17 @@ class PagedKv:
 def zero_blocks(data: Tensor, blocks: Sequence[int]) -> None:
     """Overwrite blocks of [layer, block, ...] memory; on a GPU, wait until it is done."""
     data.index_fill_(1, torch.tensor(blocks, device=data.device), 0)
+    if data.is_cuda:
+        torch.cuda.synchronize(data.device)
+
+
+def raw_blocks(data: Tensor, blocks: Sequence[int]) -> Tensor:
+    """A copy of blocks of [layer, block, ...] memory, as bytes."""
+    return data.index_select(1, torch.tensor(blocks, device=data.device)).view(torch.uint8)
+
+
+def put_block(data: Tensor, block: int, raw: Tensor) -> None:
+    """Overwrite a block of [layer, block, ...] memory with its bytes, a layer after the other."""
+    data[:, block].view(torch.uint8).copy_(raw.view(data.shape[0], -1))
     if data.is_cuda:
         torch.cuda.synchronize(data.device)

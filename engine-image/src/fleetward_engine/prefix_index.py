@@ -11,15 +11,16 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from fleetward_api.scope import Scope
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.expiry import ExpiryQueue
 from fleetward_engine.outputs import KvHolding, ScopeCounts
 
-Departure = Literal["pool", "quota", "expired", "removed"]
-"""Why an entry left: evicted because the pool, or its tenant's share, was full; or not evicted."""
+Departure = Literal["pool", "quota", "corrupt", "expired", "removed"]
+"""Why an entry left: evicted because the pool or its tenant's share was full, or because its bytes
+had changed; or not evicted."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class _Ledger:
     shelves: dict[str, _Shelf] = field(default_factory=dict)
     inserted: int = 0
     departed: dict[Departure, int] = field(
-        default_factory=lambda: {"pool": 0, "quota": 0, "expired": 0, "removed": 0}
+        default_factory=lambda: dict.fromkeys(get_args(Departure), 0)
     )
 
     def entries(self) -> list[Entry]:
@@ -169,6 +170,7 @@ class PrefixIndex:
             inserted=ledger.inserted,
             evicted_pool=ledger.departed["pool"],
             evicted_quota=ledger.departed["quota"],
+            evicted_corrupt=ledger.departed["corrupt"],
             expired=ledger.departed["expired"],
             removed=ledger.departed["removed"],
             resident=sum(len(shelf.entries) for shelf in ledger.shelves.values()),

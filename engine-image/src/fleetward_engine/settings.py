@@ -117,6 +117,11 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
         "--enable-chunked-prefill", action=argparse.BooleanOptionalAction, default=True
     )
     serve.add_argument(
+        "--verify-kv",
+        action="store_true",
+        help="fingerprint cached KV, compare it at each use, and compute anew what has changed",
+    )
+    serve.add_argument(
         "--scheduling-policy",
         choices=get_args(PolicyName),
         default="fcfs",
@@ -167,6 +172,7 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         kv_cache_memory_bytes=arguments.kv_cache_memory_bytes,
         enable_prefix_caching=arguments.enable_prefix_caching,
         enable_chunked_prefill=arguments.enable_chunked_prefill,
+        verify_kv=arguments.verify_kv,
         scheduling=SchedulingPolicy(
             arguments.scheduling_policy, arguments.scheduling_aging_after_seconds
         ),

@@ -72,6 +72,11 @@ class SimulatedRunner:
         """Overwrite the blocks' tokens with zeros."""
         self._kv[list(blocks)] = 0
 
+    def fingerprint_blocks(self, blocks: Sequence[int]) -> list[int]:
+        """See `ModelRunner`."""
+        digests = (hashlib.sha256(self._kv[block].tobytes()).digest() for block in blocks)
+        return [int.from_bytes(digest[:8], "little") for digest in digests]
+
     def holds_nothing(self, blocks: Iterable[int]) -> bool:
         """Whether every slot of these blocks is zero (what a purge must leave)."""
         return not self._kv[list(blocks)].any()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 
 from fleetward_engine.attention import PagedAttention
 from fleetward_engine.int8_kv import Int8Kv
+from fleetward_engine.kv_fingerprint import KvFingerprint
 from fleetward_engine.model_runner import Sampled, StepInput
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.models.rope import rope_layout
@@ -81,6 +83,16 @@ class TorchRunner:
     def zero_blocks(self, blocks: Sequence[int]) -> None:
         """Overwrite these blocks' keys and values in every layer."""
         self._kv.zero(blocks)
+
+    @torch.inference_mode()
+    def fingerprint_blocks(self, blocks: Sequence[int]) -> list[int]:
+        """See `ModelRunner`."""
+        return self._fingerprint(blocks)
+
+    @cached_property
+    def _fingerprint(self) -> KvFingerprint:
+        """Made at the first use: most engines take no fingerprints."""
+        return KvFingerprint(self._kv)
 
 
 def kv_shape(model: Llama, block_size: int) -> KvShape:

@@ -45,6 +45,7 @@ class Books:
             inserted=self.inserted,
             evicted_pool=self.gone,
             evicted_quota=0,
+            evicted_corrupt=0,
             expired=0,
             removed=self.removed,
             resident=self.below + self.above,

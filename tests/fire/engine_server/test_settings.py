@@ -22,10 +22,13 @@ def test_a_pod_gets_what_the_operator_set() -> None:
     made = settings(
         "--served-model-name", "one", "--served-model-name", "two", "--runner", "simulated",
         "--no-enable-prefix-caching", "--no-enable-chunked-prefill", "--max-num-seqs", "8",
+        "--verify-kv",
     )  # fmt: skip
     assert made.engine.served_model_names == ("one", "two")
     assert not made.engine.enable_prefix_caching
     assert not made.engine.enable_chunked_prefill
+    assert made.engine.verify_kv
+    assert not settings().engine.verify_kv
     assert made.governance is not None
     assert (made.governance.pod.uid, made.governance.service_uid) == ("u", "su")
     assert (made.ports.public, made.ports.admin, made.ports.metrics) == (8000, 8001, 9090)

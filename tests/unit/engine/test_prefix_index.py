@@ -81,15 +81,17 @@ def test_removes_a_scope_below_the_floor_and_nothing_else() -> None:
 
 def test_books_tell_why_each_entry_left() -> None:
     index = PrefixIndex()
-    for block in (1, 2, 3, 4):
+    for block in (1, 2, 3, 4, 5):
         index.insert(entry(block, longest=float(block)))
     index.pop_expired(1.0)
     index.remove(index.lookup([b"\2"], now=1.0)[0], "quota")
     index.remove(index.lookup([b"\3"], now=1.0)[0], "removed")
+    index.remove(index.lookup([b"\5"], now=1.0)[0], "corrupt")
     assert index.counts(ACME) == ScopeCounts(
-        inserted=4, evicted_pool=0, evicted_quota=1, expired=1, removed=1, resident=1
-    )
-    assert index.counts(ACME).evicted == 1
+        inserted=5, evicted_pool=0, evicted_quota=1, evicted_corrupt=1, expired=1, removed=1,
+        resident=1,
+    )  # fmt: skip
+    assert index.counts(ACME).evicted == 2
     assert index.counts(BETA).inserted == 0
     assert list(index.scopes()) == [ACME]
 

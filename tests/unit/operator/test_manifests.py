@@ -148,6 +148,12 @@ def test_numbers_of_the_kv_cache_become_a_flag_only_where_they_are_not_the_model
     assert args[args.index("--kv-cache-dtype") + 1] == "int8"
 
 
+def test_fingerprints_become_a_flag_only_where_they_are_asked_for() -> None:
+    # A flag for the default would restart every engine when the operator is upgraded.
+    assert "--verify-kv" not in engine_args(service(**SERVICES["plain"]).spec)
+    assert "--verify-kv" in engine_args(service(engine={"verifyKv": True}).spec)
+
+
 def test_a_hash_is_of_the_content_and_not_of_itself() -> None:
     manifest = children("plain")[0]
     assert stamped_hash(stamp(strip(manifest))) == stamped_hash(manifest)

@@ -105,6 +105,10 @@ class EngineSpec(ApiModel):
     """Whether a long prefill is split over steps so that decoding sequences go on."""
     prefix_caching: bool = True
     """Whether KV blocks are kept for reuse at all, within the bounds of the cache policy."""
+    verify_kv: bool = False
+    """Whether each cached block is compared at every use with what it held when it was cached. One
+    that has changed is never used: it is counted and computed anew. Reading a cached prefix then
+    costs as much as copying it. By restart."""
     speculative: SpeculativeSpec = SpeculativeSpec()
     """Speculative decoding."""
     parallelism: ParallelismSpec = ParallelismSpec()

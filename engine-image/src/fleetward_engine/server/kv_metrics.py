@@ -84,9 +84,10 @@ class KvCollector(Collector):
         counts = stats.scope_counts.values()
         family = CounterMetricFamily(
             self._prefix + "kv_evictions",
-            "Cached KV blocks evicted because the pool was full, or their tenant's share.",
+            "Cached KV blocks evicted: for room in the pool or a share, or because they changed.",
             labels=["reason"],
         )
         family.add_metric(["pool"], sum(count.evicted_pool for count in counts))
         family.add_metric(["quota"], sum(count.evicted_quota for count in counts))
+        family.add_metric(["corrupt"], sum(count.evicted_corrupt for count in counts))
         return family

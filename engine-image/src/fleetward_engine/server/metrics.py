@@ -181,6 +181,7 @@ class _StatsCollector(Collector):
             ("fairness_preemptions", "Of them: for a tenant behind its share.", stats.yields),
             ("queue_passes", "Admitted past one that did not fit.", stats.passes),
             ("nonfinite_logits", "Requests failed for NaN logits.", stats.failed_logits),
+            ("kv_corruptions", "Cached blocks found changed, not used.", stats.kv_corruptions),
             ("steps", "Engine steps.", stats.steps),
         )
         for name, text, value in gauges:
