@@ -27,9 +27,10 @@ from fleetward_engine.server.drain import Drain
 from fleetward_engine.server.errors import ApiError, server_fault, unavailable
 from fleetward_engine.server.generation import Generation
 from fleetward_engine.server.health import Condition, Phase
+from fleetward_engine.server.latency_metrics import Timeline
 from fleetward_engine.server.leaks import LeakWatch
 from fleetward_engine.server.loop import EngineLoop
-from fleetward_engine.server.metrics import EngineMetrics, Held, Timeline
+from fleetward_engine.server.metrics import EngineMetrics, Held
 from fleetward_engine.server.prompt import PromptEncoder, PromptLimits, longest_token_bytes
 from fleetward_engine.server.sampling import Limits, refusal
 from fleetward_engine.server.structure import GrammarDesk
