@@ -50,7 +50,7 @@ class Fleet:
             max_num_batched_tokens=4096,
         )
         self.engine = Engine(config, runner, ByteTokenizer(), _Clock())
-        self.engine.set_share_rules(rules)
+        self.engine.governance.set_share_rules(rules)
         self._flooded = flooded
         self._sent = 0
         self._flooding: set[str] = set()

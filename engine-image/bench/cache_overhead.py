@@ -92,7 +92,7 @@ def _loaded_engine() -> Engine:
     )
     engine, _ = build_engine(config)
     torch.set_num_threads(THREADS)
-    engine.set_share_rules(
+    engine.governance.set_share_rules(
         ShareRules(max_percent=60, guaranteed_percent=5, protected_percent=20, by_priority=True)
     )
     rng = random.Random(1)  # noqa: S311 - a workload, not a secret

@@ -67,7 +67,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(rules=SHARES | NO_SHARES)
     def start(self, rules: ShareRules) -> None:
-        self.bench.engine.set_share_rules(rules)
+        self.bench.engine.governance.set_share_rules(rules)
 
     @rule(
         who=st.integers(0, 2),
@@ -156,7 +156,7 @@ class EngineMachine(RuleBasedStateMachine):
     def abort(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.live)))
         # A fence may have ended it already; then its last output is still on its way.
-        known = name in self.bench.engine._generations
+        known = name in self.bench.engine._requests.ids
         assert self.bench.engine.abort_request(name) == known
         if known:
             self.live.discard(name)
@@ -172,11 +172,11 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        self.bench.engine.expire(self.bench.clock.now)
+        self.bench.engine.governance.expire(self.bench.clock.now)
 
     @rule(limit=TTLS)
     def limit_ttls(self, limit: int | None) -> None:
-        self.bench.engine.limit_ttls(idle_ttl_ms=limit, max_ttl_ms=None)
+        self.bench.engine.governance.limit_ttls(idle_ttl_ms=limit, max_ttl_ms=None)
 
     @rule(policy=POLICIES)
     def order_by(self, policy: SchedulingPolicy) -> None:
@@ -184,32 +184,32 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(rules=SHARES | NO_SHARES)
     def share(self, rules: ShareRules) -> None:
-        self.bench.engine.set_share_rules(rules)
+        self.bench.engine.governance.set_share_rules(rules)
 
     @rule()
     def rotate(self) -> None:
         """As the policy desk does at a new epoch: new roots, and what old ones keyed expires."""
         self.epoch += 1
-        self.bench.engine.limit_ttls(idle_ttl_ms=0, max_ttl_ms=0)
-        self.bench.engine.expire(self.bench.clock.now)
+        self.bench.engine.governance.limit_ttls(idle_ttl_ms=0, max_ttl_ms=0)
+        self.bench.engine.governance.expire(self.bench.clock.now)
         assert self.bench.engine.stats().cached_blocks == 0
 
     @rule(who=st.integers(0, 2), in_flight=st.sampled_from(["Finish", "Abort"]))
     def fence(self, who: int, in_flight) -> None:  # type: ignore[no-untyped-def]
         self.floors[who] += 1
-        self.bench.engine.fence(SCOPES[who], self.floors[who], in_flight)
+        self.bench.engine.governance.fence(SCOPES[who], self.floors[who], in_flight)
 
     @rule(who=st.integers(0, 2), in_flight=st.sampled_from(["Finish", "Abort"]))
     def purge(self, who: int, in_flight) -> None:  # type: ignore[no-untyped-def]
         engine, scope = self.bench.engine, SCOPES[who]
         self.floors[who] += 1
         floor = self.purged[who] = self.floors[who]
-        engine.fence(scope, floor, in_flight)
-        counts = engine.purge(scope, floor, scrub=True)
+        engine.governance.fence(scope, floor, in_flight)
+        counts = engine.governance.purge(scope, floor, scrub=True)
         self.removed_keys |= set(counts.removed_keys)
         assert counts.counts.resident == 0 or in_flight == "Finish"
-        assert engine.recount(scope, floor) == 0
-        assert engine.residue(scope, floor) == counts.blocks_in_use
+        assert engine.governance.recount(scope, floor) == 0
+        assert engine.governance.residue(scope, floor) == counts.blocks_in_use
         if in_flight == "Abort":
             assert counts.blocks_in_use == 0
 
@@ -217,7 +217,7 @@ class EngineMachine(RuleBasedStateMachine):
     def books_hold(self) -> None:
         EngineMachine.steps += 1
         self.bench.engine.check_integrity()
-        assert self.bench.engine.probe(sorted(self.removed_keys)) == 0
+        assert self.bench.engine.governance.probe(sorted(self.removed_keys)) == 0
         held = {holding.scope: 0 for holding in self.bench.engine.stats().holdings}
         for holding in self.bench.engine.stats().holdings:
             held[holding.scope] += holding.blocks
@@ -235,7 +235,7 @@ class EngineMachine(RuleBasedStateMachine):
     def nothing_from_below_a_purged_floor_outlives_its_request(self) -> None:
         pool = self.bench.engine._kv_cache.pool
         for scope, floor in zip(SCOPES, self.purged, strict=True):
-            assert self.bench.engine.recount(scope, floor) == 0
+            assert self.bench.engine.governance.recount(scope, floor) == 0
             assert all(pool.ref_count(block) > 0 for block in pool.owned_below(scope, floor))
 
     @invariant()

@@ -1,7 +1,8 @@
 """The engine in one sentence: schedule, run, update.
 
 Single-threaded and without a clock or thread of its own: whoever drives it calls `step` while
-`has_work`. Requests enter through `add_request` and leave only in the outputs of `step`.
+`has_work`. Requests enter through `add_request` and leave only in the outputs of `step`. What may
+become of their cache is the business of `governance`.
 """
 
 from __future__ import annotations
@@ -9,25 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from typing import Literal
 
-from fleetward_api.scope import Scope
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.counters import Counters
 from fleetward_engine.errors import ConfigInvalid
-from fleetward_engine.forks import Forks
 from fleetward_engine.generation import Generation
+from fleetward_engine.governance import Governance
 from fleetward_engine.kv_cache import KvCache
+from fleetward_engine.live_requests import LiveRequests
 from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput
-from fleetward_engine.outputs import EngineStats, FenceResult, PurgeCounts, RequestOutput
-from fleetward_engine.refusal import SHARE_LOWERED, kv_tokens_of, refuse_impossible
+from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.refusal import refuse_impossible
 from fleetward_engine.request import Request
 from fleetward_engine.scheduler import Scheduler
 from fleetward_engine.scheduling.deadlines import Deadlines
 from fleetward_engine.scheduling.policy import SchedulingPolicy, build_discipline
 from fleetward_engine.scheduling.step_budget import ScheduledSequence, SchedulerLimits
 from fleetward_engine.sequence import Sequence
-from fleetward_engine.share_rules import ShareRules
 from fleetward_engine.tokenizer import Tokenizer
 
 
@@ -67,11 +66,10 @@ class Engine:
         self._scheduling = config.scheduling
         discipline = build_discipline(config.scheduling)
         self._scheduler = Scheduler(limits, self._kv_cache, discipline)
-        self._forks = Forks()
         self._deadlines = Deadlines()
-        self._generations: dict[str, Generation] = {}
-        self._closing: list[RequestOutput] = []
+        self._requests = LiveRequests(self._scheduler, self._deadlines)
         self._counters = Counters(last_progress=clock())
+        self.governance = Governance(self._kv_cache, self._requests, runner, clock)
 
     @property
     def block_bytes(self) -> int:
@@ -81,7 +79,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether `step` would do anything."""
-        return bool(self._generations or self._closing)
+        return bool(self._requests)
 
     def add_request(self, request: Request) -> None:
         """Queue a request.
@@ -96,70 +94,58 @@ class Engine:
             max_kv_tokens=self._kv_cache.max_request_tokens,
             pool_tokens=self._runner.num_blocks * self._runner.block_size,
             vocab_size=self._runner.vocab_size,
-            known_ids=self._generations.keys(),
+            known_ids=self._requests.ids,
         )
         sequence = Sequence(request, order=self._counters.arrivals + 1)
-        waits_for_prompt = self._waits_for_prompt(request)
-        if not waits_for_prompt:
+        if not self._requests.waits_for_prompt(request):
             self._refuse_late(sequence)
         if not self.has_work:
             self._counters.last_progress = self._clock()
         self._counters.arrivals += 1
-        self._deadlines.watch(sequence)
-        self._generations[request.request_id] = Generation(sequence, self.tokenizer)
-        if waits_for_prompt:
-            self._forks.hold(sequence)
-        else:
-            self._scheduler.add(sequence)
+        self._requests.add(Generation(sequence, self.tokenizer))
 
     def abort_request(self, request_id: str) -> bool:
         """Drop a request; no output follows. False if it is not (or no longer) here."""
-        generation = self._generations.pop(request_id, None)
-        if generation is None:
-            return False
-        self._deadlines.forget(generation.sequence)
-        if not self._forks.drop(generation.sequence):
-            self._scheduler.remove(generation.sequence)
-        self._release_forks(request_id)
-        self._overwrite_dirty()
-        return True
+        dropped = self._requests.drop(request_id)
+        self.governance.overwrite_dirty()
+        return dropped
 
     def step(self) -> list[RequestOutput]:
         """Run one step; returns what each request gained, in no promised order."""
         now = self._clock()
         self._kv_cache.expire(now)
-        self._end_late(now)
-        outputs, self._closing = self._closing, []
+        self._requests.close_late(now)
+        outputs = self._requests.take_closing()
         plan = self._scheduler.schedule(now)
         self._counters.preemptions += plan.num_preempted
         self._counters.yields += plan.num_yielded
         self._counters.passes += plan.num_passed
-        self._overwrite_dirty()
+        self.governance.overwrite_dirty()
         if plan.scheduled:
             began = self._clock()
             sampled = self._runner.run(self._step_input(plan.scheduled))
             self._deadlines.observe(plan.scheduled, self._clock() - began)
             outputs += self._update(plan.scheduled, sampled)
             self._counters.steps += 1
-        self._overwrite_dirty()
+        self.governance.overwrite_dirty()
         self._counters.last_progress = self._clock()
         return outputs
 
     def preempt(self, request_id: str) -> bool:
         """Take a running request's blocks; it recomputes. False if it is not running."""
-        generation = self._generations.get(request_id)
+        generation = self._requests.get(request_id)
         if generation is None or generation.sequence not in self._scheduler.running:
             return False
         self._scheduler.preempt(generation.sequence, self._clock())
         self._counters.preemptions += 1
-        self._overwrite_dirty()
+        self.governance.overwrite_dirty()
         return True
 
     def stats(self) -> EngineStats:
         """Counters and gauges as of now."""
         pool, index = self._kv_cache.pool, self._kv_cache.index
         return EngineStats(
-            requests=len(self._generations) + len(self._closing),
+            requests=len(self._requests),
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
             kv_blocks_total=pool.num_blocks,
@@ -191,105 +177,10 @@ class Engine:
             self._scheduling = policy
             self._scheduler.follow(build_discipline(policy))
 
-    def in_flight(self, scope: Scope, floor: int) -> int:
-        """Requests here of the scope that were authorised below the floor."""
-        return len(self._below(scope, floor))
-
-    def fence(self, scope: Scope, floor: int, in_flight: Literal["Finish", "Abort"]) -> FenceResult:
-        """From now on, requests of the scope from below the floor use and leave no cache.
-
-        Those in flight finish uncached, or end with finish reason "abort" in the next `step`.
-        """
-        self._kv_cache.fence(scope, floor)
-        affected = self._below(scope, floor)
-        if in_flight == "Finish":
-            return FenceResult(finishing=len(affected), aborted=0)
-        for generation in affected:
-            self.abort_request(generation.request_id)
-            self._closing.append(generation.close("abort"))
-        return FenceResult(finishing=0, aborted=len(affected))
-
-    def purge(self, scope: Scope, floor: int, *, scrub: bool) -> PurgeCounts:
-        """Remove the scope's entries from below the floor and overwrite its bytes now.
-
-        Fences too. If `blocks_in_use` is not 0, ask again once `in_flight` is: for what was left.
-        """
-        purged = self._kv_cache.purge(scope, floor, scrub=scrub)
-        self._overwrite_dirty()
-        return PurgeCounts(
-            index_entries=len(purged.keys),
-            blocks=len(purged.blocks),
-            bytes=len(purged.blocks) * self._runner.block_bytes,
-            blocks_in_use=purged.blocks_in_use,
-            counts=self._kv_cache.index.counts(scope),
-            removed_keys=purged.keys,
-        )
-
-    def overwrite(self, scope: Scope, floor: int, *, limit_bytes: int) -> tuple[int, int]:
-        """Overwrite some of the scope's unused blocks from below the floor, at least one.
-
-        After a `purge` without scrub, so that overwriting much memory can be spread over steps.
-        Returns the blocks and bytes overwritten now; (0, 0) when no unused one is left.
-        """
-        size = self.block_bytes
-        blocks = self._kv_cache.scrub_idle(scope, floor, limit=max(1, limit_bytes // size))
-        self._overwrite_dirty()
-        return blocks, blocks * size
-
-    def probe(self, keys: SequenceOf[bytes]) -> int:
-        """How many of these keys the lookup that requests use still finds."""
-        return self._kv_cache.probe(keys, self._clock())
-
-    def recount(self, scope: Scope, floor: int) -> int:
-        """Index entries of the scope from below the floor, by scanning all entries."""
-        return self._kv_cache.index.recount(scope, floor)
-
-    def residue(self, scope: Scope, floor: int) -> int:
-        """Blocks that still carry bytes of the scope from below the floor, by scanning all."""
-        return len(self._kv_cache.pool.owned_below(scope, floor))
-
-    def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
-        """Shorten the TTLs of what is cached, or will be by requests that are here."""
-        for sequence in (*self._scheduler, *self._forks):
-            sequence.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
-        self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
-
-    def set_share_rules(self, rules: ShareRules) -> None:
-        """Follow other rules of sharing the pool; what is cached above a limit goes at once.
-
-        Requests that can't fit into the new largest share any more end with an error in the next
-        `step`; the others of a tenant above it are preempted when they need another block.
-        """
-        if rules == self._kv_cache.pool.accounts.rules:
-            return
-        self._kv_cache.set_share_rules(rules)
-        limit = self._kv_cache.max_request_tokens
-        for generation in list(self._generations.values()):
-            if kv_tokens_of(generation.sequence.request) > limit:
-                self.abort_request(generation.request_id)
-                self._closing.append(generation.close("error", error=SHARE_LOWERED))
-        self._overwrite_dirty()
-
-    def expire(self, now: float) -> int:
-        """Drop entries past their TTL and overwrite them; `step` does so too. For idle times."""
-        expired = self._kv_cache.expire(now)
-        self._overwrite_dirty()
-        return expired
-
     def check_integrity(self) -> None:
         """Raise AssertionError when the engine's books contradict each other."""
         self._kv_cache.check_integrity(list(self._scheduler.running))
-        if len([*self._scheduler, *self._forks]) != len(self._generations):
-            raise AssertionError("a request is in no queue, or in two")
-        self._scheduler.check_integrity()
-
-    def _below(self, scope: Scope, floor: int) -> list[Generation]:
-        contexts = [(each, each.sequence.request.cache) for each in self._generations.values()]
-        return [each for each, cache in contexts if cache.scope == scope and cache.floor < floor]
-
-    def _overwrite_dirty(self) -> None:
-        if dirty := self._kv_cache.pool.take_dirty():
-            self._runner.zero_blocks(dirty)
+        self._requests.check_integrity()
 
     def _step_input(self, scheduled: SequenceOf[ScheduledSequence]) -> StepInput:
         token_ids: list[int] = []
@@ -306,7 +197,7 @@ class Engine:
             row_offsets=offsets,
             block_tables=[item.sequence.block_table for item in scheduled],
             sample_rows=[
-                self._generations[item.sequence.request.request_id].sample_row(row)
+                self._requests.of(item.sequence).sample_row(row)
                 for row, item in enumerate(scheduled)
                 if item.samples
             ],
@@ -325,7 +216,7 @@ class Engine:
         ]
 
     def _advance(self, sequence: Sequence, sampled: Sampled, now: float) -> RequestOutput:
-        generation = self._generations[sequence.request.request_id]
+        generation = self._requests.of(sequence)
         if sampled.token_id is None:
             self._counters.failed_logits += 1
         else:
@@ -336,10 +227,8 @@ class Engine:
                 self._counters.prompt_tokens += sequence.num_prompt_tokens
         output = generation.advance(sampled)
         if output.finish_reason is not None:
-            del self._generations[generation.request_id]
-            self._deadlines.forget(sequence)
-            self._scheduler.remove(sequence)
-        self._release_forks(generation.request_id)
+            self._requests.drop(generation.request_id)
+        self._requests.release_forks(generation)
         return output
 
     def _refuse_late(self, sequence: Sequence) -> None:
@@ -348,23 +237,6 @@ class Engine:
             own = sequence.num_uncomputed - self._kv_cache.cached_tokens(sequence, now)
             before = self._scheduler.prompt_tokens_before(sequence)
             self._deadlines.refuse_late(sequence, before + own, now)
-
-    def _end_late(self, now: float) -> None:
-        for sequence in self._deadlines.passed(now):
-            generation = self._generations[sequence.request.request_id]
-            if sequence not in self._scheduler.running:
-                sequence.stop_waiting(now)
-            self.abort_request(generation.request_id)
-            self._closing.append(generation.close("deadline"))
-
-    def _waits_for_prompt(self, request: Request) -> bool:
-        first = self._generations.get(request.fork_of)
-        shares = request.cache.root is not None and request.cache.store
-        return shares and first is not None and first.sequence.num_output_tokens == 0
-
-    def _release_forks(self, request_id: str) -> None:
-        for sequence in self._forks.release(request_id):
-            self._scheduler.add(sequence)
 
 
 def _max_model_len(config: EngineConfig, runner: ModelRunner) -> int:

@@ -139,11 +139,11 @@ class FenceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeCounts:
-    """What a purge removed. `removed_keys` are for `Engine.probe`, which must find none of them.
+    """What a purge removed. `Governance.probe` must find none of `removed_keys`.
 
     `blocks` and `bytes` were overwritten now (0 without scrub). `blocks_in_use` still serve
     requests that were in flight at the fence; they are overwritten when those requests end, so a
-    purge is only whole once `Engine.in_flight` is 0 and it is asked again.
+    purge is only whole once `Governance.in_flight` is 0 and it is asked again.
     The counters are the scope's own, after the removal.
     """
 

@@ -88,7 +88,7 @@ async def test_a_fatal_fault_is_told_to_the_kubelet(
         if fault == "load":
             raise ModelUnavailable("file:///nope is not there")
         engine, state = build_engine(config)
-        monkeypatch.setattr(engine, "expire", lambda _now: 1 / 0)
+        monkeypatch.setattr(engine.governance, "expire", lambda _now: 1 / 0)
         return engine, state
 
     monkeypatch.setattr("fleetward_engine.server.loop.EXPIRE_EVERY_S", 0.0)

@@ -17,6 +17,7 @@ from fleetward_api.receipt import receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.engine import Engine
+from fleetward_engine.governance import Governance
 from fleetward_engine.prefix_index import PrefixIndex
 from tests.support.engine_core import make_request
 from tests.support.engine_server import RunningEngine, push, running_engine
@@ -28,6 +29,11 @@ from tests.support.purge_orders import PROMPT, code_of, order, receipt_of
 async def engine(tmp_path: Path) -> AsyncIterator[RunningEngine]:
     async with running_engine(tmp_path) as running:
         yield running
+
+
+async def engine_of(engine: RunningEngine) -> Engine:
+    """The engine itself, to watch or to hinder it in its own thread."""
+    return await engine.assembly.service.loop.call(lambda core: core)
 
 
 async def test_a_purge_removes_one_tenant_and_says_so_once(engine: RunningEngine) -> None:
@@ -140,20 +146,21 @@ async def test_a_deadline_aborts_what_does_not_finish(tmp_path: Path) -> None:
 async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
     engine: RunningEngine, monkeypatch: pytest.MonkeyPatch, deadline_ms: int, arrivals: int
 ) -> None:
-    overwrite = Engine.overwrite
+    core = await engine_of(engine)
+    overwrite = core.governance.overwrite
     late = iter(range(arrivals))
 
-    def with_late_arrivals(self: Engine, *arguments: Any, **limits: Any) -> tuple[int, int]:
+    def with_late_arrivals(*arguments: Any, **limits: Any) -> tuple[int, int]:
         # Its token was minted before the fence, and it took until now to come through.
         for number in late:
             request = make_request(
                 str(number), range(40), scope=Scope("a"), cached=False, max_tokens=200
             )
-            self.add_request(request)
+            core.add_request(request)
             break
-        return overwrite(self, *arguments, **limits)
+        return overwrite(*arguments, **limits)
 
-    monkeypatch.setattr(Engine, "overwrite", with_late_arrivals)
+    monkeypatch.setattr(core.governance, "overwrite", with_late_arrivals)
     await engine.cached_tokens(PROMPT, tenant="a")
     late_order = order("a", 1, deadline_ms=deadline_ms)
     answer = await engine.admin("POST", "/purge", late_order)
@@ -192,7 +199,7 @@ def half_removed(index: PrefixIndex, scope: Scope, floor: int) -> list[Entry]:
 @pytest.mark.parametrize(
     ("target", "instead"),
     [
-        ("fleetward_engine.engine.Engine.overwrite", lambda *_arguments, **_limits: (0, 0)),
+        ("fleetward_engine.governance.Governance.overwrite", lambda *_arguments, **_limits: (0, 0)),
         ("fleetward_engine.prefix_index.PrefixIndex.remove_below", half_removed),
     ],
 )
@@ -251,7 +258,7 @@ async def test_an_order_that_failed_is_carried_out_when_asked_again(
         raise RuntimeError("once")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Engine, "overwrite", fail)
+        broken.setattr(Governance, "overwrite", fail)
         answer = await engine.admin("POST", "/purge", order("a", 1))
         assert code_of(answer) == (500, "internal")
     receipt_of(engine, await engine.admin("POST", "/purge", order("a", 1)))
@@ -263,14 +270,15 @@ async def test_overwriting_lets_other_tenants_decode_in_between(
     monkeypatch.setattr("fleetward_engine.admin.purge.CHUNK_BYTES", 1)
     monkeypatch.setattr("fleetward_engine.admin.purge.slice_seconds", lambda _step: 0.0)
     steps_at_slices: list[int] = []
-    overwrite = Engine.overwrite
-
-    def watched(self: Engine, *arguments: Any, **limits: Any) -> tuple[int, int]:
-        steps_at_slices.append(self.stats().steps)
-        return overwrite(self, *arguments, **limits)
-
-    monkeypatch.setattr(Engine, "overwrite", watched)
     async with running_engine(tmp_path) as engine:
+        core = await engine_of(engine)
+        overwrite = core.governance.overwrite
+
+        def watched(*arguments: Any, **limits: Any) -> tuple[int, int]:
+            steps_at_slices.append(core.stats().steps)
+            return overwrite(*arguments, **limits)
+
+        monkeypatch.setattr(core.governance, "overwrite", watched)
         await engine.cached_tokens(PROMPT * 10, tenant="a")
         body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1900}
         other = asyncio.create_task(engine.chat(body, tenant="b"))

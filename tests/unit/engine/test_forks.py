@@ -85,8 +85,8 @@ def test_a_held_fork_is_in_flight_and_ends_with_its_scope() -> None:
     bench = make_bench()
     for request in forks(3):
         bench.engine.add_request(request)
-    assert bench.engine.in_flight(ACME, 1) == 3
-    assert bench.engine.fence(ACME, 1, "Abort").aborted == 3
+    assert bench.engine.governance.in_flight(ACME, 1) == 3
+    assert bench.engine.governance.fence(ACME, 1, "Abort").aborted == 3
     assert {output.finish_reason for output in bench.step()} == {"abort"}
     assert not bench.engine.has_work
     assert bench.engine.stats().requests == 0

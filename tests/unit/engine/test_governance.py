@@ -48,19 +48,19 @@ def test_expired_blocks_are_overwritten_without_any_request() -> None:
     cached(bench, "1", max_ttl_ms=10_000)
     assert not bench.runner.holds_nothing(range(65))
     bench.clock.advance(10.0)
-    assert bench.engine.expire(bench.clock.now) == 5
+    assert bench.engine.governance.expire(bench.clock.now) == 5
     assert bench.runner.holds_nothing(range(65))
 
 
 @pytest.mark.parametrize("percent", [50, 100])
 def test_what_was_evicted_outlives_its_ttl_no_more_than_what_was_not(percent: int) -> None:
     bench = make_bench()
-    bench.engine.set_share_rules(ShareRules(max_percent=percent))
+    bench.engine.governance.set_share_rules(ShareRules(max_percent=percent))
     for number in range(40):
         prompt = [30 + number] * 17
         bench.run(make_request(str(number), prompt, max_ttl_ms=10_000, max_tokens=1))
     bench.clock.advance(10.0)
-    assert bench.engine.expire(bench.clock.now) < 40 * 4
+    assert bench.engine.governance.expire(bench.clock.now) < 40 * 4
     assert bench.runner.holds_nothing(range(65))
 
 
@@ -78,7 +78,7 @@ def test_expiry_under_a_running_request_waits_for_it_to_end() -> None:
 def test_a_stricter_policy_reaches_what_is_cached_already() -> None:
     bench = make_bench()
     cached(bench, "1")
-    bench.engine.limit_ttls(idle_ttl_ms=None, max_ttl_ms=5_000)
+    bench.engine.governance.limit_ttls(idle_ttl_ms=None, max_ttl_ms=5_000)
     bench.clock.advance(4.9)
     assert cached(bench, "2") == HIT
     bench.clock.advance(0.1)
@@ -90,13 +90,13 @@ def test_a_stricter_policy_reaches_what_a_request_in_flight_leaves() -> None:
     bench.engine.add_request(make_request("1", PROMPT, max_ttl_ms=5_000))
     bench.engine.add_request(make_request("2", PROMPT, scope=BETA))
     bench.step()
-    bench.engine.limit_ttls(idle_ttl_ms=None, max_ttl_ms=10_000)
+    bench.engine.governance.limit_ttls(idle_ttl_ms=None, max_ttl_ms=10_000)
     while bench.engine.has_work:
         bench.step()
     assert cached(bench, "3") == cached(bench, "4", scope=BETA) == HIT
     for seconds, left in ((5.0, 5), (5.0, 0)):
         bench.clock.advance(seconds)
-        bench.engine.expire(bench.clock.now)
+        bench.engine.governance.expire(bench.clock.now)
         assert bench.engine.stats().cached_blocks == left
 
 
@@ -128,15 +128,15 @@ def test_a_purge_removes_and_overwrites_one_scope_and_spares_the_other() -> None
     bench = make_bench()
     cached(bench, "1")
     cached(bench, "2", scope=BETA)
-    counts = bench.engine.purge(ACME, 1, scrub=True)
+    counts = bench.engine.governance.purge(ACME, 1, scrub=True)
     assert counts.index_entries == len(counts.removed_keys) == 5
     assert counts.blocks == 5
     assert counts.bytes == 5 * bench.runner.block_bytes
     assert counts.blocks_in_use == 0
     assert counts.inserted - counts.evicted - counts.expired == counts.counts.removed
-    assert bench.engine.probe(counts.removed_keys) == 0
-    assert bench.engine.recount(ACME, 1) == bench.engine.residue(ACME, 1) == 0
-    assert bench.engine.recount(BETA, 1) == 5
+    assert bench.engine.governance.probe(counts.removed_keys) == 0
+    assert bench.engine.governance.recount(ACME, 1) == bench.engine.governance.residue(ACME, 1) == 0
+    assert bench.engine.governance.recount(BETA, 1) == 5
     assert cached(bench, "3", floor=1) == 0
     assert cached(bench, "4", floor=1) == HIT
     assert cached(bench, "5", scope=BETA) == HIT
@@ -146,27 +146,27 @@ def test_probing_finds_what_was_not_removed() -> None:
     bench = make_bench()
     cached(bench, "1")
     keys = [entry.key for entry in bench.engine._kv_cache.index._entries.values()]
-    assert bench.engine.probe(keys) == 5
+    assert bench.engine.governance.probe(keys) == 5
 
 
 def test_without_scrub_keys_go_and_bytes_stay_counted_as_residue() -> None:
     bench = make_bench()
     cached(bench, "1")
-    counts = bench.engine.purge(ACME, 1, scrub=False)
+    counts = bench.engine.governance.purge(ACME, 1, scrub=False)
     assert (counts.index_entries, counts.blocks, counts.bytes) == (5, 0, 0)
-    assert bench.engine.residue(ACME, 1) == 5
+    assert bench.engine.governance.residue(ACME, 1) == 5
     assert cached(bench, "2", floor=1) == 0
 
 
 def test_a_purge_of_nothing_is_all_zeros() -> None:
-    counts = make_bench().engine.purge(ACME, 7, scrub=True)
+    counts = make_bench().engine.governance.purge(ACME, 7, scrub=True)
     assert (counts.index_entries, counts.blocks, counts.blocks_in_use) == (0, 0, 0)
 
 
 def test_old_tokens_use_and_leave_nothing_after_a_fence() -> None:
     bench = make_bench()
     cached(bench, "1")
-    bench.engine.fence(ACME, 1, "Finish")
+    bench.engine.governance.fence(ACME, 1, "Finish")
     assert cached(bench, "2") == 0
     assert cached(bench, "3") == 0
     assert bench.engine.stats().scope_counts[ACME].inserted == 5
@@ -176,8 +176,8 @@ def test_old_tokens_use_and_leave_nothing_after_a_fence() -> None:
 
 def test_a_floor_never_sinks() -> None:
     bench = make_bench()
-    bench.engine.fence(ACME, 2, "Finish")
-    bench.engine.fence(ACME, 1, "Finish")
+    bench.engine.governance.fence(ACME, 2, "Finish")
+    bench.engine.governance.fence(ACME, 1, "Finish")
     cached(bench, "1", floor=1)
     assert cached(bench, "2", floor=1) == 0
 
@@ -187,15 +187,15 @@ def test_requests_in_flight_finish_uncached_and_their_bytes_go_when_they_end() -
     bench.engine.add_request(make_request("1", PROMPT, max_tokens=12))
     bench.engine.add_request(make_request("2", PROMPT, scope=BETA, max_tokens=12))
     bench.step()
-    fence = bench.engine.fence(ACME, 1, "Finish")
+    fence = bench.engine.governance.fence(ACME, 1, "Finish")
     assert (fence.finishing, fence.aborted) == (1, 0)
-    assert bench.engine.in_flight(ACME, 1) == 1
-    counts = bench.engine.purge(ACME, 1, scrub=True)
+    assert bench.engine.governance.in_flight(ACME, 1) == 1
+    counts = bench.engine.governance.purge(ACME, 1, scrub=True)
     assert counts.blocks_in_use > 0
     while bench.engine.has_work:
         bench.step()
-    assert bench.engine.in_flight(ACME, 1) == 0
-    assert bench.engine.recount(ACME, 1) == bench.engine.residue(ACME, 1) == 0
+    assert bench.engine.governance.in_flight(ACME, 1) == 0
+    assert bench.engine.governance.recount(ACME, 1) == bench.engine.governance.residue(ACME, 1) == 0
     assert len(bench.tokens("1")) == 12
     assert cached(bench, "3", scope=BETA) == HIT
 
@@ -205,9 +205,9 @@ def test_requests_in_flight_can_be_aborted_and_say_so() -> None:
     for name, scope in (("1", ACME), ("2", BETA), ("3", ACME)):
         bench.engine.add_request(make_request(name, PROMPT, scope=scope))
     bench.step()
-    fence = bench.engine.fence(ACME, 1, "Abort")
+    fence = bench.engine.governance.fence(ACME, 1, "Abort")
     assert (fence.finishing, fence.aborted) == (0, 2)
-    assert bench.engine.purge(ACME, 1, scrub=True).blocks_in_use == 0
+    assert bench.engine.governance.purge(ACME, 1, scrub=True).blocks_in_use == 0
     while bench.engine.has_work:
         bench.step()
     reasons = {name: bench.outputs[name][-1].finish_reason for name in "123"}
@@ -228,12 +228,12 @@ def test_a_block_that_changes_scope_is_overwritten_first() -> None:
 def test_a_block_taken_over_from_below_a_floor_is_overwritten_first() -> None:
     bench = make_bench(num_blocks=6)
     cached(bench, "1")
-    bench.engine.fence(ACME, 1, "Finish")
+    bench.engine.governance.fence(ACME, 1, "Finish")
     for number in range(6):
         bench.engine.add_request(make_request(str(10 + number), [99], floor=1, max_tokens=2))
     bench.step()
     # Evicted, not purged: nothing says any more that these blocks held bytes from below the floor.
-    assert bench.engine.purge(ACME, 1, scrub=True).blocks == 0
+    assert bench.engine.governance.purge(ACME, 1, scrub=True).blocks == 0
     blocks = bench.engine._kv_cache.pool.owned_below(ACME, 2)
     assert len(blocks) == 6
     assert (bench.runner._kv[blocks] != 0).sum() == 6
@@ -252,7 +252,7 @@ def test_a_purged_engine_answers_as_one_that_never_saw_the_scope(after: int) -> 
     seen, fresh = make_bench(num_blocks=20), make_bench(num_blocks=20)
     for number in range(after):
         cached(seen, f"old {number}")
-    seen.engine.purge(ACME, 1, scrub=True)
+    seen.engine.governance.purge(ACME, 1, scrub=True)
     for bench in (seen, fresh):
         prompts = [PROMPT, PROMPT[:9], PROMPT]
         bench.run(*(make_request(f"a{i}", p, floor=1) for i, p in enumerate(prompts)))

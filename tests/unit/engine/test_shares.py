@@ -20,7 +20,7 @@ FLOOR = ShareRules(max_percent=75, guaranteed_percent=25)
 
 def bench_with(rules: ShareRules, *, num_blocks: int = 64) -> Bench:
     bench = make_bench(num_blocks=num_blocks)
-    bench.engine.set_share_rules(rules)
+    bench.engine.governance.set_share_rules(rules)
     return bench
 
 
@@ -111,7 +111,7 @@ def test_lowering_the_share_evicts_at_once_and_ends_what_cannot_fit() -> None:
     bench.engine.add_request(make_request("long", [1] * 100, max_tokens=60))
     bench.engine.add_request(make_request("short", [1] * 10, max_tokens=60))
     bench.step()
-    bench.engine.set_share_rules(QUOTA)
+    bench.engine.governance.set_share_rules(QUOTA)
     assert held(bench, BETA) == (0, 30)
     while bench.engine.has_work:
         bench.step()
@@ -210,7 +210,7 @@ def test_two_that_compute_the_same_prompt_at_once_end_up_sharing_it() -> None:
 def test_a_tenant_keeps_its_floor_when_it_holds_nothing() -> None:
     bench = bench_with(FLOOR)
     ask(bench, "1", scope=BETA)
-    bench.engine.purge(BETA, 1, scrub=True)
+    bench.engine.governance.purge(BETA, 1, scrub=True)
     flood(bench, ACME, requests=80)
     assert held(bench, BETA) == (0, 0)
     accounts = bench.engine._kv_cache.pool.accounts

@@ -36,7 +36,7 @@ class Fences:
         """
 
         def raise_fence(engine: Engine) -> FenceResult:
-            return engine.fence(scope, floor, in_flight)
+            return engine.governance.fence(scope, floor, in_flight)
 
         if self._service.phase == "loading":
             self._service.loop.post(lambda engine: _discard(raise_fence(engine)))

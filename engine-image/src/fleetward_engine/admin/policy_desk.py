@@ -110,8 +110,8 @@ class PolicyDesk:
             return
 
         def limit(engine: Engine) -> None:
-            engine.limit_ttls(idle_ttl_ms=ttls.idle_ttl_ms, max_ttl_ms=ttls.max_ttl_ms)
-            engine.expire(self._service.clock())
+            engine.governance.limit_ttls(idle_ttl_ms=ttls.idle_ttl_ms, max_ttl_ms=ttls.max_ttl_ms)
+            engine.governance.expire(self._service.clock())
 
         await self._service.loop.call(limit)
 
@@ -119,7 +119,7 @@ class PolicyDesk:
         rules, order = share_rules(policy.bundle), scheduling_policy(policy.bundle)
 
         def apply(engine: Engine) -> None:
-            engine.set_share_rules(rules)
+            engine.governance.set_share_rules(rules)
             engine.set_scheduling(order)
 
         if self._service.phase in ("loading", "load_failed"):

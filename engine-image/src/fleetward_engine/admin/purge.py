@@ -145,10 +145,11 @@ class PurgeDesk:
         removal = await call(lambda engine: drop(engine, scope, floor))
         late = 0
         waited = False
-        while await call(lambda engine: engine.in_flight(scope, floor)):
+        while await call(lambda engine: engine.governance.in_flight(scope, floor)):
             waited = True
             if self._service.clock() >= until:
-                late += (await call(lambda engine: engine.fence(scope, floor, "Abort"))).aborted
+                fence = await call(lambda engine: engine.governance.fence(scope, floor, "Abort"))
+                late += fence.aborted
                 break
             await asyncio.sleep(POLL_S)
         if waited:
@@ -163,7 +164,7 @@ class PurgeDesk:
             until = clock() + slice_seconds(loop.step_seconds)
             blocks, size = 0, 0
             while True:
-                more, bigger = engine.overwrite(scope, floor, limit_bytes=CHUNK_BYTES)
+                more, bigger = engine.governance.overwrite(scope, floor, limit_bytes=CHUNK_BYTES)
                 blocks, size = blocks + more, size + bigger
                 if not more or clock() >= until:
                     return blocks, size
@@ -185,10 +186,10 @@ class PurgeDesk:
 
         def look(engine: Engine) -> tuple[Findings, int] | None:
             late = 0
-            if engine.in_flight(scope, floor):
+            if engine.governance.in_flight(scope, floor):
                 if clock() < until:
                     return None
-                late = engine.fence(scope, floor, "Abort").aborted
+                late = engine.governance.fence(scope, floor, "Abort").aborted
             found = look_again(engine, scope, floor, keys=removal.keys, scrub=order.scrub)
             return found, late
 

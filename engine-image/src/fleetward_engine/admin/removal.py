@@ -64,9 +64,9 @@ def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
 
     Entries at or above the floor (of requests authorised after it) stay and are not counted.
     """
-    purged = engine.purge(scope, floor, scrub=False)
+    purged = engine.governance.purge(scope, floor, scrub=False)
     counts = purged.counts
-    above = counts.resident - engine.recount(scope, floor)
+    above = counts.resident - engine.governance.recount(scope, floor)
     return Removal(
         inserted=counts.inserted - above,
         departed=counts.evicted + counts.expired + counts.removed - purged.index_entries,
@@ -79,12 +79,12 @@ def look_again(
     engine: Engine, scope: Scope, floor: int, *, keys: tuple[bytes, ...], scrub: bool
 ) -> Findings:
     """Probe the removed keys, scan the index and the owners of all blocks."""
-    residue = engine.residue(scope, floor)
+    residue = engine.governance.residue(scope, floor)
     left = 0 if scrub else residue
     return Findings(
         probes=len(keys),
-        probe_hits=engine.probe(keys),
-        recount=engine.recount(scope, floor) + residue - left,
+        probe_hits=engine.governance.probe(keys),
+        recount=engine.governance.recount(scope, floor) + residue - left,
         left=left,
         left_bytes=left * engine.block_bytes,
     )

@@ -193,7 +193,7 @@ class EngineLoop:
         self._run_commands(engine)
         now = self._clock()
         if now - self._last_expire >= EXPIRE_EVERY_S:
-            engine.expire(now)
+            engine.governance.expire(now)
             self._last_expire = now
         outputs: list[RequestOutput] = []
         if engine.has_work:
