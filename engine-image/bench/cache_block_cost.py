@@ -11,7 +11,7 @@ import random
 import statistics
 import time
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.request import CacheContext, Request, SamplingParams
 from fleetward_engine.sequence import Sequence
@@ -23,7 +23,7 @@ BLOCKS_PER_REQUEST = 32
 BATCHES, REQUESTS_PER_BATCH = 15, 40
 RULES = ShareRules(max_percent=60, guaranteed_percent=5, protected_percent=20)
 CONTEXTS = tuple(
-    CacheContext(root=hashlib.sha256(name).digest(), scope=Scope(name.decode()), idle_ttl_ms=10**7)
+    CacheContext(root=hashlib.sha256(name).digest(), owner=Owner.of(name.decode()), idle_ttl_ms=10**7)
     for name in (b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h")
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.request import CacheContext, Request, SamplingParams
@@ -91,7 +91,7 @@ class Fleet:
                 request_id=name,
                 prompt_token_ids=(*head, *([7] * (PROMPT_TOKENS - len(head)))),
                 sampling=SamplingParams(max_tokens=max_tokens),
-                cache=CacheContext(root=root, scope=Scope(tenant)),
+                cache=CacheContext(root=root, owner=Owner.of(tenant)),
                 arrival=0.0,
             )
         )

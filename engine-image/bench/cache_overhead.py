@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.factory import build_engine
@@ -104,7 +104,7 @@ def _loaded_engine() -> Engine:
                 request_id=str(number),
                 prompt_token_ids=tuple(rng.randrange(VOCABULARY) for _ in range(PROMPT_TOKENS)),
                 sampling=SamplingParams(max_tokens=400, temperature=0.0, ignore_eos=True),
-                cache=CacheContext(root=root, scope=Scope(tenant), idle_ttl_ms=10**6),
+                cache=CacheContext(root=root, owner=Owner.of(tenant), idle_ttl_ms=10**6),
                 arrival=0.0,
             )
         )

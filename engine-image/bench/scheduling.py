@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.request import CacheContext, Request, SamplingParams
@@ -83,7 +83,7 @@ class Run:
 
     def _account(self, request_id: str, tokens: int) -> None:
         request = self.here[request_id]
-        tenant = request.cache.scope.tenant
+        tenant = request.cache.owner.tenant
         if request_id in self.waiting[tenant]:
             self.waiting[tenant].remove(request_id)
             self.served[tenant] += len(request.prompt_token_ids)
@@ -94,7 +94,7 @@ class Run:
             request_id=f"{tenant} {rng.getrandbits(64):x}",
             prompt_token_ids=tuple(rng.randrange(256) for _ in range(rng.randint(8, 160))),
             sampling=SamplingParams(max_tokens=rng.randint(16, 128)),
-            cache=CacheContext(root=None, scope=Scope(tenant)),
+            cache=CacheContext(root=None, owner=Owner.of(tenant)),
             arrival=self.clock.now,
             weight=WEIGHTS[tenant],
         )

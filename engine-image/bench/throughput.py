@@ -32,7 +32,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.factory import build_engine
@@ -166,7 +166,7 @@ def _request(name: str, job: Job) -> Request:
         request_id=name,
         prompt_token_ids=job.prompt,
         sampling=SamplingParams(max_tokens=job.max_tokens, temperature=0.0, ignore_eos=True),
-        cache=CacheContext(root=None, scope=Scope("bench")),
+        cache=CacheContext(root=None, owner=Owner.of("bench")),
         arrival=0.0,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetward_api.owner import Owner
 from fleetward_api.scope import Scope
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
@@ -82,8 +83,13 @@ def make_bench(*, num_blocks: int = 64, block_size: int = 4, **settings: object)
 
 
 def root_of(scope: Scope, floor: int = 0, epoch: int = 1) -> bytes:
-    """A cache root that differs by scope, floor and epoch, as the real formula's do."""
-    return hashlib.sha256(f"{scope}/{floor}/{epoch}".encode()).digest()
+    """A cache root that differs by tenant, floor and epoch, as the real formula's do."""
+    return root_of_owner(Owner.of(scope.tenant, floor), epoch)
+
+
+def root_of_owner(owner: Owner, epoch: int = 1) -> bytes:
+    """A cache root that differs by every scope, its floor and the epoch."""
+    return hashlib.sha256(f"{owner}/{epoch}".encode()).digest()
 
 
 def make_request(
@@ -92,6 +98,7 @@ def make_request(
     *,
     scope: Scope = ACME,
     floor: int = 0,
+    owner: Owner | None = None,
     epoch: int = 1,
     cached: bool = True,
     store: bool = True,
@@ -102,11 +109,11 @@ def make_request(
     max_tokens: int = 4,
     **terms: Any,
 ) -> Request:
-    """`terms` are further fields of `Request`."""
+    """`owner` where `scope`, a tenant's, and `floor` don't say all; `terms` go into `Request`."""
+    owner = owner or Owner.of(scope.tenant, floor)
     cache = CacheContext(
-        root=root_of(scope, floor, epoch) if cached else None,
-        scope=scope,
-        floor=floor,
+        root=root_of_owner(owner, epoch) if cached else None,
+        owner=owner,
         store=store,
         idle_ttl_ms=idle_ttl_ms,
         max_ttl_ms=max_ttl_ms,

@@ -207,7 +207,7 @@ class EngineMachine(RuleBasedStateMachine):
         engine.governance.fence(scope, floor, in_flight)
         counts = engine.governance.purge(scope, floor, scrub=True)
         self.removed_keys |= set(counts.removed_keys)
-        assert counts.counts.resident == 0 or in_flight == "Finish"
+        assert engine._kv_cache.index.counts(scope).resident == 0 or in_flight == "Finish"
         assert engine.governance.recount(scope, floor) == 0
         assert engine.governance.residue(scope, floor) == counts.blocks_in_use
         if in_flight == "Abort":

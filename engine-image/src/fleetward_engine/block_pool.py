@@ -12,21 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from fleetward_api.owner import Owner
 from fleetward_api.scope import Scope
+from fleetward_engine.estates import Estates
 from fleetward_engine.share_rules import ShareRules
 from fleetward_engine.tenant_accounts import Account, TenantAccounts
 
 NULL_BLOCK = 0
 EvictionReason = Literal["pool", "quota"]
 """Why a cached block went: the pool was full, or its tenant's share was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose bytes a block carries: the scope and the floor its request was authorised at."""
-
-    scope: Scope
-    floor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +47,7 @@ class BlockPool:
         self._ref_counts = [0] * (num_blocks + 1)
         self._retained = [False] * (num_blocks + 1)
         self._owners: list[Owner | None] = [None] * (num_blocks + 1)
+        self._estates: Estates[int] = Estates()
         self._reused = bytearray(num_blocks + 1)
         self._free = deque(range(1, num_blocks + 1))
         self._num_idle = 0
@@ -114,11 +109,12 @@ class BlockPool:
             # The new user overwrites a block token by token; the rest must not stay another's, nor
             # pass as made above a floor when it was made below.
             self._dirty[block] = None
-        self._owners[block] = owner
+        if before != owner:
+            self._belongs_to(block, owner)
         self._ref_counts[block] = 1
         self._reused[block] = False
         self.num_references += 1
-        self.accounts.use(self.accounts.of(owner.scope.tenant))
+        self.accounts.use(self.accounts.of(owner.tenant))
         return block
 
     def acquire(self, block: int) -> None:
@@ -180,7 +176,7 @@ class BlockPool:
         """Mark a block without users for overwriting; it belongs to nobody from here on."""
         if self._ref_counts[block] > 0:
             raise RuntimeError(f"block {block} is in use: it can't be overwritten")
-        self._owners[block] = None
+        self._belongs_to(block, None)
         self._dirty[block] = None
 
     def take_dirty(self) -> list[int]:
@@ -190,12 +186,20 @@ class BlockPool:
         return blocks
 
     def owned_below(self, scope: Scope, floor: int) -> list[int]:
-        """Blocks that carry bytes of the scope from below the floor, in use or not (a scan)."""
-        return [
-            block
-            for block, owner in enumerate(self._owners)
-            if owner is not None and owner.scope == scope and owner.floor < floor
-        ]
+        """Blocks that carry bytes of the scope from below the floor, in use or not.
+
+        By the books of who holds what, which cost no more than what is found.
+        """
+        return list(self._estates.below(scope, floor))
+
+    def unused_below(self, scope: Scope, floor: int) -> Iterator[int]:
+        """Those of `owned_below` that nobody uses; not to be overwritten while gone through."""
+        owned = self._estates.below(scope, floor)
+        return (block for block in owned if self._ref_counts[block] == 0)
+
+    def count_below(self, scope: Scope, floor: int) -> int:
+        """How many blocks `owned_below` should find, by looking at every block's owner."""
+        return sum(1 for owner in self._owners if owner is not None and owner.is_below(scope, floor))
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the pool's books contradict each other."""
@@ -212,6 +216,8 @@ class BlockPool:
                 raise AssertionError(f"block {block} is in use and belongs to nobody")
         if self._ref_counts[NULL_BLOCK] or self._owners[NULL_BLOCK] or NULL_BLOCK in free | idle:
             raise AssertionError("the null block was handed out")
+        owners = {block: owner for block, owner in enumerate(self._owners) if owner is not None}
+        self._estates.check_integrity(owners)
         if self.num_references != sum(self._ref_counts):
             raise AssertionError("the references of all blocks were miscounted")
         self._check_accounts()
@@ -237,7 +243,15 @@ class BlockPool:
         owner = self._owners[block]
         if owner is None:
             raise RuntimeError(f"block {block} belongs to nobody")
-        return self.accounts.of(owner.scope.tenant)
+        return self.accounts.of(owner.tenant)
+
+    def _belongs_to(self, block: int, owner: Owner | None) -> None:
+        before = self._owners[block]
+        if before is not None:
+            self._estates.remove(before, block)
+        if owner is not None:
+            self._estates.add(owner, block)
+        self._owners[block] = owner
 
 
 def _eviction(block: int | None, reason: EvictionReason) -> Eviction | None:

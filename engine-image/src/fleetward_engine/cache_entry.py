@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fleetward_engine.block_pool import Owner
+from fleetward_api.owner import Owner
 
 
 @dataclass(slots=True, eq=False)

@@ -57,6 +57,7 @@ class Governance:
 
         Fences too. If `blocks_in_use` is not 0, ask again once `in_flight` is: for what was left.
         """
+        counts = self._kv_cache.index.counts(scope)
         purged = self._kv_cache.purge(scope, floor, scrub=scrub)
         self.overwrite_dirty()
         return PurgeCounts(
@@ -64,7 +65,7 @@ class Governance:
             blocks=len(purged.blocks),
             bytes=len(purged.blocks) * self._runner.block_bytes,
             blocks_in_use=purged.blocks_in_use,
-            counts=self._kv_cache.index.counts(scope),
+            counts=counts,
             removed_keys=purged.keys,
         )
 
@@ -89,7 +90,7 @@ class Governance:
 
     def residue(self, scope: Scope, floor: int) -> int:
         """Blocks that still carry bytes of the scope from below the floor, by scanning all."""
-        return len(self._kv_cache.pool.owned_below(scope, floor))
+        return self._kv_cache.pool.count_below(scope, floor)
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
         """Shorten the TTLs of what is cached, or will be by requests that are here."""

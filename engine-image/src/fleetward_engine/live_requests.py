@@ -60,7 +60,7 @@ class LiveRequests:
     def below(self, scope: Scope, floor: int) -> list[Generation]:
         """Those of the scope that were authorised below the floor."""
         contexts = [(each, each.sequence.request.cache) for each in self]
-        return [each for each, cache in contexts if cache.scope == scope and cache.floor < floor]
+        return [each for each, cache in contexts if cache.owner.is_below(scope, floor)]
 
     def waits_for_prompt(self, request: Request) -> bool:
         """Whether a choice's prompt is being computed by the first choice right now."""

@@ -50,9 +50,10 @@ class RequestOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeCounts:
-    """What happened to one scope's index entries since the engine started.
+    """What happened to one scope's index entries: to a tenant's, since the engine started.
 
-    `inserted - evicted - expired - removed == resident` always holds; a purge whose counts break
+    Of a finer scope only those owners count that have entries now; so what is kept is bounded by
+    what is cached, however many users and tags come by. `inserted - evicted - expired - removed == resident` always holds; a purge whose counts break
     it is reported as incomplete.
     """
 
@@ -72,7 +73,7 @@ class ScopeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvHolding:
-    """What one scope has cached under one retention class.
+    """What one tenant has cached under one retention class; `scope` is the whole tenant.
 
     `blocks` can be found now; `hits` counts how often one was, since the engine started; `oldest`
     is when the oldest of them was made (monotonic seconds), None where there is none.
@@ -144,7 +145,7 @@ class PurgeCounts:
     `blocks` and `bytes` were overwritten now (0 without scrub). `blocks_in_use` still serve
     requests that were in flight at the fence; they are overwritten when those requests end, so a
     purge is only whole once `Governance.in_flight` is 0 and it is asked again.
-    The counters are the scope's own, after the removal.
+    `counts` are the scope's own before the removal.
     """
 
     index_entries: int

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from fleetward_api.owner import Owner
 from fleetward_api.scope import Scope
 from fleetward_engine.cache_entry import Entry
+from fleetward_engine.estates import Estates
 from fleetward_engine.expiry import ExpiryQueue
 from fleetward_engine.outputs import KvHolding, ScopeCounts
 
@@ -25,19 +27,28 @@ had changed; or not evicted."""
 
 @dataclass(slots=True)
 class _Shelf:
-    """The entries of one retention class of a scope, oldest first, and how often one was found."""
+    """The entries of one retention class of a tenant, oldest first, and how often one was found."""
 
     entries: OrderedDict[bytes, Entry] = field(default_factory=OrderedDict)
     hits: int = 0
 
 
 @dataclass(slots=True)
-class _Ledger:
-    shelves: dict[str, _Shelf] = field(default_factory=dict)
+class _Book:
+    """Entries counted in, and counted out by why they left."""
+
     inserted: int = 0
     departed: dict[Departure, int] = field(
         default_factory=lambda: dict.fromkeys(get_args(Departure), 0)
     )
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """A tenant's entries, and its book since the engine started."""
+
+    shelves: dict[str, _Shelf] = field(default_factory=dict)
+    book: _Book = field(default_factory=_Book)
 
     def entries(self) -> list[Entry]:
         """All entries, those of each class oldest first."""
@@ -45,12 +56,17 @@ class _Ledger:
 
 
 class PrefixIndex:
-    """Keys to entries, with exact expiry and per-scope books."""
+    """Keys to entries, with exact expiry, and books per tenant and per owner.
+
+    An owner's book is kept while it has entries: what has come and gone by then balances.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[bytes, Entry] = {}
         self._by_block: dict[int, Entry] = {}
-        self._ledgers: dict[Scope, _Ledger] = {}
+        self._ledgers: dict[str, _Ledger] = {}
+        self._estates: Estates[Entry] = Estates()
+        self._books: dict[Owner, _Book] = {}
         self._expiry: ExpiryQueue[Entry] = ExpiryQueue()
 
     def __len__(self) -> int:
@@ -97,10 +113,12 @@ class PrefixIndex:
         self._by_block[entry.block] = entry
         entry.link()
         entry.ticket = self._expiry.add(entry)
-        ledger = self._ledgers.setdefault(entry.owner.scope, _Ledger())
+        ledger = self._ledgers.setdefault(entry.owner.tenant, _Ledger())
         shelf = ledger.shelves.setdefault(entry.retention_class, _Shelf())
         shelf.entries[entry.key] = entry
-        ledger.inserted += 1
+        ledger.book.inserted += 1
+        self._estates.add(entry.owner, entry)
+        self._books.setdefault(entry.owner, _Book()).inserted += 1
 
     def entry_of(self, block: int) -> Entry | None:
         """The entry that points at the block, if any."""
@@ -122,7 +140,10 @@ class PrefixIndex:
             each.unlink()
             self._expiry.discard(each.ticket)
             del self._shelf_of(each).entries[each.key]
-            self._ledgers[each.owner.scope].departed[why] += 1
+            self._ledgers[each.owner.tenant].book.departed[why] += 1
+            self._books[each.owner].departed[why] += 1
+            if self._estates.remove(each.owner, each):
+                del self._books[each.owner]
         return leaving
 
     def pop_expired(self, now: float) -> list[Entry]:
@@ -138,12 +159,9 @@ class PrefixIndex:
 
     def remove_below(self, scope: Scope, floor: int) -> list[Entry]:
         """Take out the scope's entries from below the floor."""
-        ledger = self._ledgers.get(scope)
-        if ledger is None:
-            return []
         left: list[Entry] = []
-        for entry in ledger.entries():
-            if entry.owner.floor < floor and self._entries.get(entry.key) is entry:
+        for entry in list(self._estates.below(scope, floor)):
+            if self._entries.get(entry.key) is entry:
                 left += self.remove(entry, "removed")
         return left
 
@@ -160,57 +178,57 @@ class PrefixIndex:
 
     def recount(self, scope: Scope, floor: int) -> int:
         """Entries of the scope from below the floor, by looking at every entry there is."""
-        owners = [entry.owner for entry in self._entries.values()]
-        return sum(1 for owner in owners if owner.scope == scope and owner.floor < floor)
+        return sum(1 for entry in self._entries.values() if entry.owner.is_below(scope, floor))
 
     def counts(self, scope: Scope) -> ScopeCounts:
-        """The scope's books since start; zeros for a scope never seen."""
-        ledger = self._ledgers.get(scope, _Ledger())
-        return ScopeCounts(
-            inserted=ledger.inserted,
-            evicted_pool=ledger.departed["pool"],
-            evicted_quota=ledger.departed["quota"],
-            evicted_corrupt=ledger.departed["corrupt"],
-            expired=ledger.departed["expired"],
-            removed=ledger.departed["removed"],
-            resident=sum(len(shelf.entries) for shelf in ledger.shelves.values()),
-        )
+        """The scope's books: a tenant's since start, a finer scope's of owners with entries now."""
+        if scope.kind == "tenant":
+            ledger = self._ledgers.get(scope.tenant, _Ledger())
+            return _counts([ledger.book], sum(map(_size, ledger.shelves.values())))
+        owners = list(self._estates.owners(scope))
+        return _counts([self._books[owner] for owner in owners], sum(map(self._estates.count, owners)))
 
     def holdings(self) -> list[KvHolding]:
-        """What each scope has cached, by retention class; those that hold nothing too."""
+        """What each tenant has cached, by retention class; those that hold nothing too."""
         return [
             KvHolding(
-                scope=scope,
+                scope=Scope(tenant),
                 retention_class=name,
                 blocks=len(shelf.entries),
                 hits=shelf.hits,
                 oldest=next((entry.created for entry in shelf.entries.values()), None),
             )
-            for scope, ledger in self._ledgers.items()
+            for tenant, ledger in self._ledgers.items()
             for name, shelf in ledger.shelves.items()
         ]
 
     def scopes(self) -> Sequence[Scope]:
-        """Every scope that ever inserted."""
-        return list(self._ledgers)
+        """Every tenant that ever inserted, as a scope."""
+        return list(map(Scope, self._ledgers))
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the index's books contradict each other."""
         if {entry.block for entry in self._entries.values()} != set(self._by_block):
             raise AssertionError("keys and blocks disagree")
+        self._estates.check_integrity({entry: entry.owner for entry in self._entries.values()})
+        if len(self._books) != len(self._estates):
+            raise AssertionError("an owner without entries has a book, or one with entries has none")
         listed = 0
-        for scope, ledger in self._ledgers.items():
+        scopes = {scope for entry in self._entries.values() for scope in entry.owner.scopes}
+        for scope in {*scopes, *map(Scope, self._ledgers)}:
             counts = self.counts(scope)
             gone = counts.evicted + counts.expired + counts.removed
             if counts.inserted - gone != counts.resident:
                 raise AssertionError(f"the books of {scope} don't add up: {counts}")
-            if any(entry.owner.scope != scope for entry in ledger.entries()):
-                raise AssertionError(f"{scope} lists another scope's key")
-            if any(self._entries.get(entry.key) is not entry for entry in ledger.entries()):
-                raise AssertionError(f"{scope} lists what is not in the index")
-            listed += counts.resident
+        for tenant, ledger in self._ledgers.items():
+            entries = ledger.entries()
+            if any(entry.owner.tenant != tenant for entry in entries):
+                raise AssertionError(f"{tenant} lists another tenant's key")
+            if any(self._entries.get(entry.key) is not entry for entry in entries):
+                raise AssertionError(f"{tenant} lists what is not in the index")
+            listed += len(entries)
         if listed != len(self._entries):
-            raise AssertionError("an entry is in no scope's books")
+            raise AssertionError("an entry is in no tenant's books")
         mortal = sum(1 for entry in self._entries.values() if not math.isinf(entry.deadline))
         if mortal != len(self._expiry):
             raise AssertionError("an entry with a TTL is not filed for expiry")
@@ -219,4 +237,25 @@ class PrefixIndex:
                 raise AssertionError(f"block {entry.block} outlived its parent")
 
     def _shelf_of(self, entry: Entry) -> _Shelf:
-        return self._ledgers[entry.owner.scope].shelves[entry.retention_class]
+        return self._ledgers[entry.owner.tenant].shelves[entry.retention_class]
+
+
+def _size(shelf: _Shelf) -> int:
+    return len(shelf.entries)
+
+
+def _counts(books: Iterable[_Book], resident: int) -> ScopeCounts:
+    inserted, departed = 0, _Book().departed
+    for book in books:
+        inserted += book.inserted
+        for why, count in book.departed.items():
+            departed[why] += count
+    return ScopeCounts(
+        inserted=inserted,
+        evicted_pool=departed["pool"],
+        evicted_quota=departed["quota"],
+        evicted_corrupt=departed["corrupt"],
+        expired=departed["expired"],
+        removed=departed["removed"],
+        resident=resident,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.errors import RequestRefused
 from fleetward_engine.grammar import Grammar
 
@@ -90,16 +90,14 @@ class CacheContext:
     """Which cached prefixes a request may read and what it may leave behind.
 
     `root` is the cache root made from the request's authenticated identity
-    (`fleetward_api.cache_key.cache_root`); None reads and writes no cache. `scope` is the scope
-    that isolation separates, by which its blocks are purged; `floor` is that scope's floor in the
-    identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
+    (`fleetward_api.cache_key.cache_root`); None reads and writes no cache. `owner` names every
+    scope by which its blocks are purged, with that scope's floor in the identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
     bytes of its blocks are overwritten when it ends. A TTL of None means no limit.
     `retention_class` names the class that these came from, for the books.
     """
 
     root: bytes | None
-    scope: Scope
-    floor: int = 0
+    owner: Owner
     store: bool = True
     idle_ttl_ms: int | None = None
     max_ttl_ms: int | None = None

@@ -6,7 +6,6 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 
 from fleetward_api.cache_key import block_key
-from fleetward_engine.block_pool import Owner
 from fleetward_engine.request import Request
 
 
@@ -26,7 +25,7 @@ class Sequence:
     def __init__(self, request: Request, *, order: int) -> None:
         self.request = request
         self.order = order
-        self.owner = Owner(request.cache.scope, request.cache.floor)
+        self.owner = request.cache.owner
         self.token_ids: list[int] = list(request.prompt_token_ids)
         self.block_table: list[int] = []
         self.num_computed = 0
@@ -40,7 +39,7 @@ class Sequence:
     @property
     def tenant(self) -> str:
         """Whose request it is."""
-        return self.request.cache.scope.tenant
+        return self.owner.tenant
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -145,11 +145,16 @@ def test_reuse_needs_every_fact_equal_and_no_fence_between(
     one = cache_context(first, policy, model=MODEL)
     two = cache_context(second, policy, model=MODEL)
     for caller, context in ((first, one), (second, two)):
-        behind = caller.floors[0] < floors.get(caller.tenant, 0)
+        fenced = policy.floors.of_request(
+            caller.tenant,
+            user="",
+            permission_scopes=[caller.permission_scope] if caller.permission_scope else [],
+            document_tags=caller.document_tags,
+        )
+        behind = any(known < floor for known, floor in zip(caller.floors, fenced, strict=True))
         assert (context.root is None) is behind
         assert context.store is not behind
-        assert context.floor == caller.floors[0]
-        assert context.scope == Scope(tenant=caller.tenant)
+        assert context.owner.standings[0] == (Scope(tenant=caller.tenant), caller.floors[0])
     if one.root is not None:
         assert (one.root == two.root) is (first == second)
 

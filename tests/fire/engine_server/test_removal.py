@@ -35,12 +35,9 @@ class Books:
         self.works = True
         self.overwrites = True
         self.dirty = 0
+        self.governance = self
 
     def purge(self, _scope: Scope, _floor: int, *, scrub: bool) -> PurgeCounts:
-        taken = self.below if self.works else 0
-        self.below -= taken
-        self.dirty += 0 if self.overwrites else taken
-        self.removed += taken
         counts = ScopeCounts(
             inserted=self.inserted,
             evicted_pool=self.gone,
@@ -50,6 +47,10 @@ class Books:
             removed=self.removed,
             resident=self.below + self.above,
         )
+        taken = self.below if self.works else 0
+        self.below -= taken
+        self.dirty += 0 if self.overwrites else taken
+        self.removed += taken
         keys = tuple(bytes([number]) for number in range(taken))
         return PurgeCounts(
             index_entries=taken,

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from fleetward_api.admin import ModelState
-from fleetward_api.scope import Scope
-from fleetward_engine.block_pool import Owner
+from fleetward_api.owner import Owner
 from fleetward_engine.engine import Engine
 from fleetward_engine.factory import build_engine
 from fleetward_engine.outputs import EngineStats
@@ -178,7 +177,7 @@ async def test_what_is_held_while_nothing_runs_is_counted(
 
     def hold(engine: Engine) -> None:
         for _ in range(kept):
-            engine._kv_cache.pool.allocate(Owner(Scope("nobody"), 0))
+            engine._kv_cache.pool.allocate(Owner.of("nobody"))
 
     async with running_engine(tmp_path, governed=False) as engine:
         service = engine.assembly.service

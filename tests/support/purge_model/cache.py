@@ -1,9 +1,8 @@
 """What engines hold in the model: content by who asked and what the gateway knew then.
 
 A piece of content is a class of requests with the floors in its token and the epoch it was keyed
-under. What decides about it is the product's own: `Floors`, `decide_push`, `is_behind`, and the
-prefix index's removal. That an engine may separate cache by less than a tenant is the model's: the
-engine of this release answers such an order with a refusal.
+under. What decides about it is the product's own: `Floors`, `decide_push`, `is_behind`, whom
+content belongs to, and the prefix index's removal.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from functools import cache
 
 from fleetward_api.bundle import BundlePush, EpochSecret, PolicyBundle, ServiceRef
 from fleetward_api.floors import Floors
+from fleetward_api.owner import Owner, owner_of
 from fleetward_api.scope import Scope
 from fleetward_engine.admin.policy import Apply, PolicyInForce, decide_push
-from fleetward_engine.block_pool import Owner
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.prefix_index import PrefixIndex
 from fleetward_engine.server.cache_context import is_behind
@@ -144,9 +143,10 @@ class Caches:
         tenant = "other" if kind == 2 else TENANT.tenant
         user = nested.user if inner else ""
         permission = nested.permission_scope if inner else ""
+        permissions = (permission,) if permission else ()
         tags = (nested.document_tag,) if inner and nested.document_tag else ()
         token = floors.of_request(
-            tenant, user=user, permission_scope=permission, document_tags=tags
+            tenant, user=user, permission_scopes=permissions, document_tags=tags
         )
         return Caller(
             tenant=tenant,
@@ -191,20 +191,30 @@ class Caches:
 
     def _remaining(self, mask: int, purge: int, floor: int) -> int:
         """What a removal leaves, by the product's prefix index."""
-        scope = self.scopes[purge]
-        place = PLACE[scope.kind]
+        scope = self.scopes[purge] if self.rules.separates else TENANT
         index = PrefixIndex()
         contents = self._held(mask)
         for block, one in enumerate(contents, start=1):
-            inside = one.kind == 1 if purge else one.kind < 2
-            if not self.rules.separates:
-                inside = one.kind < 2
-            owner = Owner(scope if inside else Scope("other"), one.token[place])
             key = str(block).encode()
+            owner = self._owner(one)
             index.insert(Entry(key=key, block=block, owner=owner, created=0, last_used=0))
         index.remove_below(scope, floor)
         kept = (one for n, one in enumerate(contents, start=1) if index.entry_of(n) is not None)
         return sum(1 << self._number(one) for one in kept)
+
+    def _owner(self, content: Content) -> Owner:
+        """Kinds as in `_caller`; what is known here makes no difference with one tag at most."""
+        nested = self.scopes[1]
+        if content.kind != 1:
+            return Owner.of("other" if content.kind == 2 else TENANT.tenant, content.token[0])
+        return owner_of(
+            TENANT.tenant,
+            user=nested.user,
+            permission_scopes=[nested.permission_scope] if nested.permission_scope else [],
+            document_tags=[nested.document_tag] if nested.document_tag else [],
+            floors=content.token,
+            known=Floors(),
+        )
 
     def _reachable_old(self, mask: int, engine: int, gateway: int, purge: int, floor: int) -> bool:
         """Whether any request could be answered from content that the purge is about."""

@@ -42,8 +42,8 @@ FLOORS = st.builds(
 def test_merging_is_a_join(a: Floors, b: Floors, c: Floors) -> None:
     assert merge_floors(a, b) == merge_floors(b, a)
     assert merge_floors(a, merge_floors(b, c)) == merge_floors(merge_floors(a, b), c)
-    assert merge_floors(a, a) == a
-    assert merge_floors(a, Floors()) == a
+    assert merge_floors(a, a) == a.pruned()
+    assert merge_floors(a, Floors()) == a.pruned()
 
 
 @given(FLOORS, FLOORS)
@@ -57,15 +57,67 @@ def test_merging_never_lowers_and_invents_nothing(a: Floors, b: Floors) -> None:
 def test_raising_moves_one_floor_up_and_no_other(floors: Floors, scope: Scope) -> None:
     raised = floors.raised(scope)
     assert raised.version == floors.version + 1
-    assert raised.floor_of(scope) > floors.floor_of(scope)
+    assert raised.floor_of(scope) == floors.floor_of(scope) + 1
     for other in ALL_SCOPES:
-        if other != scope:
-            assert raised.floor_of(other) == floors.floor_of(other)
+        if other == scope:
+            continue
+        inside = scope.kind == "tenant" and other.tenant == scope.tenant
+        lowest = raised.floor_of(scope) if inside else 0
+        assert raised.floor_of(other) == max(lowest, floors.floor_of(other))
+
+
+@given(FLOORS)
+def test_pruning_drops_what_says_nothing_and_changes_no_floor(floors: Floors) -> None:
+    pruned = floors.pruned()
+    assert pruned.pruned() == pruned
+    assert pruned.version == floors.version
+    for scope in ALL_SCOPES:
+        assert pruned.floor_of(scope) == floors.floor_of(scope)
+    assert all(floor > pruned.floor_of(Scope(scope.tenant)) for scope, floor in pruned.entries()
+               if scope.kind != "tenant")  # fmt: skip
+
+
+@given(FLOORS)
+def test_entries_are_told_by_scope(floors: Floors) -> None:
+    told = dict(floors.entries())
+    assert len(told) == len(floors.tenants) + floors.finer_count
+    for scope in ALL_SCOPES:
+        assert max(told.get(scope, 0), told.get(Scope(scope.tenant), 0)) == floors.floor_of(scope)
+
+
+@given(st.lists(SCOPES, max_size=10), SCOPES, st.lists(SCOPES, max_size=10), SCOPES)
+def test_a_floor_tells_exactly_who_was_authorised_before_a_raise(
+    earlier: list[Scope], purged: Scope, later: list[Scope], asked: Scope
+) -> None:
+    """Also for one who knows only that the tenant was raised since, and after a compaction."""
+    before = Floors()
+    for scope in earlier:
+        before = before.raised(scope)
+    cut = before.raised(purged)
+    after = cut
+    for number, scope in enumerate(later):
+        after = after.raised(scope)
+        if number % 4 == 3:
+            after = after.compacted(asked.tenant)
+        assert after.floor_of(purged) >= cut.floor_of(purged)
+    assert before.floor_of(purged) < cut.floor_of(purged)
+
+
+@given(st.lists(SCOPES, max_size=10))
+def test_a_member_that_missed_a_compaction_judges_as_the_others(purges: list[Scope]) -> None:
+    floors = Floors()
+    for scope in purges:
+        floors = floors.raised(scope)
+    now = floors.compacted("a")
+    kept = merge_floors(floors, now)
+    assert kept == now
+    assert _request(kept, "a", "x", ["x", "y"]) == _request(now, "a", "x", ["x", "y"])
 
 
 def test_the_first_raises_count_from_one() -> None:
     floors = Floors().raised(Scope("a")).raised(Scope("a")).raised(Scope("b", user="x"))
     assert floors == Floors(version=3, tenants={"a": 2}, users={"b/x": 1})
+    assert floors.raised(Scope("b")) == Floors(version=4, tenants={"a": 2, "b": 1})
 
 
 @given(FLOORS)
@@ -74,7 +126,7 @@ def test_floors_survive_the_wire(floors: Floors) -> None:
 
 
 def _request(floors: Floors, tenant: str, user: str, tags: list[str]) -> tuple[int, int, int, int]:
-    return floors.of_request(tenant, user=user, permission_scope="x", document_tags=tags)
+    return floors.of_request(tenant, user=user, permission_scopes=["x"], document_tags=tags)
 
 
 @given(st.lists(st.one_of(SCOPES, TENANTS), max_size=12))
@@ -135,6 +187,6 @@ def test_each_tag_of_a_request_moves_its_floors() -> None:
 
 
 def test_a_request_without_a_user_has_no_users_floor() -> None:
-    floors = Floors(tenants={"a": 1}, users={"a/x": 4}, permission_scopes={"a/x": 2})
-    assert floors.of_request("a", user="", permission_scope="", document_tags=[]) == (1, 0, 0, 0)
-    assert floors.of_request("a", user="x", permission_scope="x", document_tags=[]) == (1, 4, 2, 0)
+    floors = Floors(tenants={"a": 3}, users={"a/x": 4}, permission_scopes={"a/x": 2})
+    assert floors.of_request("a", user="", permission_scopes=[], document_tags=[]) == (3, 0, 0, 0)
+    assert floors.of_request("a", user="x", permission_scopes=["x"], document_tags=[]) == (3, 4, 3, 0)

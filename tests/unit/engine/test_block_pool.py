@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fleetward_engine.block_pool import NULL_BLOCK, BlockPool, Eviction, Owner
+from fleetward_api.owner import Owner
+from fleetward_engine.block_pool import NULL_BLOCK, BlockPool, Eviction
 from tests.support.engine_core import ACME, BETA
 
-A, B = Owner(ACME, 0), Owner(BETA, 0)
+A, B = Owner.of("acme"), Owner.of("beta")
 
 
 def test_hands_out_every_block_but_the_null_block() -> None:
@@ -101,7 +102,7 @@ def test_a_released_block_is_overwritten_unless_it_is_retained() -> None:
     assert pool.take_dirty() == []
 
 
-@pytest.mark.parametrize(("before", "dirty"), [(A, []), (Owner(ACME, 1), [1]), (B, [1])])
+@pytest.mark.parametrize(("before", "dirty"), [(A, []), (Owner.of("acme", 1), [1]), (B, [1])])
 def test_an_evicted_block_is_overwritten_when_it_changes_owner(
     before: Owner, dirty: list[int]
 ) -> None:
@@ -121,10 +122,12 @@ def test_owned_below_sees_used_retained_and_forgotten_blocks_until_overwritten()
         pool.release(block)
     pool.forget(freed)
     assert pool.owned_below(ACME, 1) == [used, retained, freed]
-    assert pool.owned_below(ACME, 0) == []
-    assert pool.owned_below(BETA, 1) == []
+    assert set(pool.unused_below(ACME, 1)) == {retained, freed}
+    assert (pool.count_below(ACME, 1), pool.count_below(ACME, 0)) == (3, 0)
+    assert pool.owned_below(ACME, 0) == pool.owned_below(BETA, 1) == []
     pool.scrub(freed)
     assert pool.owned_below(ACME, 1) == [used, retained]
+    assert pool.count_below(ACME, 1) == 2
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_purge_removes_and_overwrites_one_scope_and_spares_the_other() -> None
     assert counts.blocks == 5
     assert counts.bytes == 5 * bench.runner.block_bytes
     assert counts.blocks_in_use == 0
-    assert counts.inserted - counts.evicted - counts.expired == counts.counts.removed
+    assert counts.inserted - counts.evicted - counts.expired == counts.index_entries
     assert bench.engine.governance.probe(counts.removed_keys) == 0
     assert bench.engine.governance.recount(ACME, 1) == bench.engine.governance.residue(ACME, 1) == 0
     assert bench.engine.governance.recount(BETA, 1) == 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetward_engine.block_pool import Owner
+from fleetward_api.owner import Owner
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.outputs import KvHolding, ScopeCounts
 from fleetward_engine.prefix_index import PrefixIndex
@@ -17,7 +17,7 @@ def entry(  # type: ignore[no-untyped-def]
     return Entry(
         key=bytes([block]),
         block=block,
-        owner=Owner(scope, floor),
+        owner=more.pop("owner", None) or Owner.of(scope.tenant, floor),
         created=more.pop("created", 0.0),
         last_used=0.0,
         idle_ttl=idle,

@@ -27,10 +27,13 @@ class Removal:
     bytes: int = 0
 
     def then(self, later: Removal) -> Removal:
-        """This pass and a later one as one, with the books as they were before both."""
+        """This pass and a later one as one.
+
+        With the books as they were before both, and what they say is new since counted in.
+        """
         return Removal(
-            inserted=later.inserted,
-            departed=later.departed - self.entries,
+            inserted=self.inserted + later.inserted - later.departed,
+            departed=self.departed,
             keys=self.keys + later.keys,
             entries=self.entries + later.entries,
             blocks=self.blocks + later.blocks,
@@ -66,10 +69,10 @@ def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
     """
     purged = engine.governance.purge(scope, floor, scrub=False)
     counts = purged.counts
-    above = counts.resident - engine.governance.recount(scope, floor)
+    above = counts.resident - purged.index_entries - engine.governance.recount(scope, floor)
     return Removal(
         inserted=counts.inserted - above,
-        departed=counts.evicted + counts.expired + counts.removed - purged.index_entries,
+        departed=counts.evicted + counts.expired + counts.removed,
         keys=purged.removed_keys,
         entries=purged.index_entries,
     )

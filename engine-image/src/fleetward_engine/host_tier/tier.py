@@ -128,7 +128,7 @@ class HostTier:
         now = self._clock()
         if entry.retention_class not in self._rules.classes or entry.deadline <= now:
             return
-        tenant = entry.owner.scope.tenant
+        tenant = entry.owner.tenant
         if self.pool.accounts.room_for(self.pool.accounts.of(tenant)) < 1:
             return
         eviction = self.pool.next_eviction(tenant)
@@ -263,7 +263,7 @@ class HostTier:
 
     def _seal(self, entry: Entry, *, device_block: int) -> None:
         self._generations += 1
-        key = self._keys.take(entry.owner.scope.tenant)
+        key = self._keys.take(entry.owner.tenant)
         staging, encrypt = self._arena.staging, self._rules.encrypt
         try:
             self._mover.read_block(device_block, staging)
@@ -304,7 +304,7 @@ class HostTier:
 
     def _forget(self, entry: Entry) -> None:
         seal = self._seals.pop(entry.block)
-        self._keys.give_back(entry.owner.scope.tenant, seal.key)
+        self._keys.give_back(entry.owner.tenant, seal.key)
         self.pool.forget(entry.block)
 
     def _overwrite_dirty(self) -> None:

@@ -14,7 +14,7 @@ from fleetward_api.cache_key import (
     cache_root,
     document_tags_digest,
 )
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner, owner_of
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.retention import effective_retention
 from fleetward_engine.request import CacheContext
@@ -29,12 +29,23 @@ def cache_context(
     closed = is_behind(caller, policy) or retention.store == "None"
     return CacheContext(
         root=None if closed else cache_root(policy.secret, root_inputs(caller, policy, model)),
-        scope=Scope(tenant=caller.tenant),
-        floor=caller.floors[0],
+        owner=request_owner(caller, policy),
         store=not closed,
         idle_ttl_ms=retention.idle_ttl_ms,
         max_ttl_ms=retention.max_ttl_ms,
         retention_class=caller.retention_class,
+    )
+
+
+def request_owner(caller: Caller, policy: PolicyInForce) -> Owner:
+    """Every scope that isolation tells apart and the caller's bytes belong to."""
+    scoped = policy.bundle.permission_scopes == "Include"
+    return owner_of(
+        caller.tenant,
+        permission_scopes=_scopes(caller) if scoped else (),
+        document_tags=caller.document_tags,
+        floors=caller.floors,
+        known=policy.floors,
     )
 
 
@@ -43,7 +54,7 @@ def is_behind(caller: Caller, policy: PolicyInForce) -> bool:
     floors = policy.floors.of_request(
         caller.tenant,
         user=caller.user,
-        permission_scope=caller.permission_scope,
+        permission_scopes=_scopes(caller),
         document_tags=caller.document_tags,
     )
     return any(known < fenced for known, fenced in zip(caller.floors, floors, strict=True))
@@ -62,3 +73,7 @@ def root_inputs(caller: Caller, policy: PolicyInForce, model: ModelFingerprint) 
         floors=(tenant, 0, permission_scope if scoped else 0, document_tags),
         model=model,
     )
+
+
+def _scopes(caller: Caller) -> tuple[str, ...]:
+    return (caller.permission_scope,) if caller.permission_scope else ()

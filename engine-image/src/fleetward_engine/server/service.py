@@ -156,7 +156,7 @@ class EngineService:
         """Queue the requests of one call; their outputs arrive in the generation."""
         generation = Generation(*(request.request_id for request in requests))
         for request in requests:
-            timeline = Timeline(request.arrival, request.cache.scope.tenant)
+            timeline = Timeline(request.arrival, request.cache.owner.tenant)
             self._running[request.request_id] = _Running(generation, timeline)
             self.loop.submit(request)
         return generation

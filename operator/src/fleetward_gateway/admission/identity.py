@@ -36,7 +36,7 @@ def authorise(
     deadline: float | None,
 ) -> Authorisation:
     """Fix the facts of a request at this moment."""
-    known = floors.of_request(tenant.name, user="", permission_scope="", document_tags=())
+    known = floors.of_request(tenant.name, user="", permission_scopes=(), document_tags=())
     return Authorisation(tenant, service, model, known, retention_class, deadline)
 
 

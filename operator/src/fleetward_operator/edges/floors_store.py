@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetward_api.canonical import canonical_bytes
-from fleetward_api.floors import Floors, merge_floors
+from fleetward_api.floors import MAX_FINER_FLOORS, Floors, merge_floors
 from fleetward_api.scope import Scope
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.edges.kinds import object_path
@@ -129,7 +129,8 @@ class FloorsStore:
         if self._current is None and await self.read() is None:
             raise StateLost(f"ConfigMap {FLOORS} is gone", retryable=True)
         before = self.current
-        raised = before.floors.raised(scope).bounded()
+        # Bounded first: the entry that is being raised must not be the one that is folded away.
+        raised = before.floors.bounded(MAX_FINER_FLOORS - 1).raised(scope)
         try:
             written = await self._writer.replace(
                 self._manifest(raised, version=before.version), manager=KEYS
