@@ -97,6 +97,13 @@ class Scheduling(WireModel):
         return self
 
 
+class SharedPrefix(WireModel):
+    """A public text at the start of prompts, whose cache all tenants share."""
+
+    name: Name
+    text: Annotated[str, Field(min_length=1, max_length=32_768)]
+
+
 class ServiceRef(WireModel):
     """The `InferenceService` that a bundle is for."""
 
@@ -134,14 +141,18 @@ class PolicyBundle(WireModel):
     eviction: Eviction = Eviction()
     quota: Quota = Quota()
     scheduling: Scheduling = Scheduling()
+    shared_prefixes: Annotated[tuple[SharedPrefix, ...], Field(max_length=16)] = ()
     floors: Floors = Floors()
 
     @model_serializer(mode="wrap")
     def _leave_out_what_says_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
         for part in _LATER_PARTS:
-            if getattr(self, part) == type(self).model_fields[part].default:
-                del written[part]
+            told = type(self).model_fields[part]
+            if getattr(self, part) == told.default:
+                # Under its name here, or under that of the wire.
+                written.pop(part, None)
+                written.pop(told.alias or part, None)
         return written
 
     @property

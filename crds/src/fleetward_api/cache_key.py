@@ -2,6 +2,11 @@
 
 root = HMAC-SHA256(secret of the epoch, "fleetward/kv/v1" ‖ every fact that bounds reuse), each fact
 length-prefixed (RFC 2104, FIPS 198-1); block[i] = SHA-256(block[i-1] ‖ token ids of block i).
+
+A public prefix has a root of its own, without a tenant: public root = HMAC-SHA256(secret,
+"fleetward/kv/public/v1" ‖ the model's facts). The first private block after it chains from both:
+fold = SHA-256("fleetward/kv/fold/v1" ‖ key of the last public block ‖ root), so that what goes on
+from a public prefix is as private as what begins without one.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ from fleetward_api.errors import CacheKeyInvalid
 SECRET_BYTES: Final = 32
 KEY_BYTES: Final = 32
 _LABEL: Final = b"fleetward/kv/v1"
+_PUBLIC_LABEL: Final = b"fleetward/kv/public/v1"
+_FOLD_LABEL: Final = b"fleetward/kv/fold/v1"
 _TAGS_LABEL: Final = b"fleetward/document-tags/v1"
 
 
@@ -68,9 +75,6 @@ def cache_root(secret: bytes, inputs: RootInputs) -> bytes:
         CacheKeyInvalid: the epoch secret is not 32 bytes, a floor is no 64-bit number, or a text
             is not valid Unicode.
     """
-    if len(secret) != SECRET_BYTES:
-        raise CacheKeyInvalid(f"the epoch secret holds {len(secret)} bytes, must hold 32")
-    model = inputs.model
     texts = (
         inputs.tenant,
         inputs.tenant_uid,
@@ -78,18 +82,40 @@ def cache_root(secret: bytes, inputs: RootInputs) -> bytes:
         inputs.permission_scope_digest,
         inputs.document_tags_digest,
     )
-    fingerprint = (
-        model.model_digest,
-        model.adapter_digest,
-        model.tokenizer_digest,
-        model.kv_layout,
-    )
     try:
         floors = struct.pack(">4Q", *inputs.floors)
-        message = length_prefixed(_LABEL, *_raw(texts), floors, *_raw(fingerprint))
+        facts = (*_raw(texts), floors, *_raw(_facts(inputs.model)))
     except (struct.error, UnicodeEncodeError) as fault:
         raise CacheKeyInvalid(f"no cache root can be made of these inputs: {fault}") from fault
-    return hmac.digest(secret, message, "sha256")
+    return _root(secret, _LABEL, facts)
+
+
+def public_root(secret: bytes, model: ModelFingerprint) -> bytes:
+    """Return the 32-byte root of the blocks of declared public prefixes, which belong to no tenant.
+
+    Raises:
+        CacheKeyInvalid: the epoch secret is not 32 bytes, or a text is not valid Unicode.
+    """
+    try:
+        facts = _raw(_facts(model))
+    except UnicodeEncodeError as fault:
+        raise CacheKeyInvalid(f"no cache root can be made of these inputs: {fault}") from fault
+    return _root(secret, _PUBLIC_LABEL, facts)
+
+
+def fold_root(public_parent: bytes, root: bytes) -> bytes:
+    """Return the 32-byte parent of the first private block after a public prefix.
+
+    Args:
+        public_parent: key of the last public block.
+        root: `cache_root` of the request.
+
+    Raises:
+        CacheKeyInvalid: one of the two is not 32 bytes.
+    """
+    if len(public_parent) != KEY_BYTES or len(root) != KEY_BYTES:
+        raise CacheKeyInvalid("a public parent and a root hold 32 bytes each")
+    return hashlib.sha256(length_prefixed(_FOLD_LABEL, public_parent, root)).digest()
 
 
 def block_key(parent: bytes, token_ids: Sequence[int]) -> bytes:
@@ -118,6 +144,16 @@ def document_tags_digest(tags: Iterable[str]) -> str:
     if not names:
         return ""
     return hashlib.sha256(length_prefixed(_TAGS_LABEL, *_raw(names))).hexdigest()
+
+
+def _root(secret: bytes, label: bytes, facts: Iterable[bytes]) -> bytes:
+    if len(secret) != SECRET_BYTES:
+        raise CacheKeyInvalid(f"the epoch secret holds {len(secret)} bytes, must hold 32")
+    return hmac.digest(secret, length_prefixed(label, *facts), "sha256")
+
+
+def _facts(model: ModelFingerprint) -> tuple[str, ...]:
+    return (model.model_digest, model.adapter_digest, model.tokenizer_digest, model.kv_layout)
 
 
 @lru_cache(maxsize=128)

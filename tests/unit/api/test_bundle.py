@@ -22,6 +22,7 @@ from fleetward_api.bundle import (
     RetentionClass,
     Scheduling,
     ServiceRef,
+    SharedPrefix,
 )
 from fleetward_api.canonical import canonical_bytes, parse_model
 from fleetward_api.floors import Floors
@@ -50,6 +51,7 @@ def test_the_contents_have_a_digest_apart_from_the_generation() -> None:
         {"eviction": Eviction(policy="Priority")},
         {"quota": Quota(max_share_percent=50)},
         {"scheduling": Scheduling(policy="WeightedFair")},
+        {"shared_prefixes": (SharedPrefix(name="city", text="You help."),)},
         {"floors": Floors().raised(Scope("acme"))},
         {"service": SERVICE.model_copy(update={"uid": "uid-2"})},
     ],
@@ -79,8 +81,12 @@ def test_a_bundle_is_written_as_the_contracts_say() -> None:
 
 def test_a_later_part_is_written_only_where_it_says_something() -> None:
     eviction, quota = Eviction(protected_share_percent=20), Quota(max_share_percent=50)
-    told = BUNDLE.model_copy(update={"eviction": eviction, "quota": quota})
+    prefixes = (SharedPrefix(name="city", text="You help."),)
+    parts = {"eviction": eviction, "quota": quota, "shared_prefixes": prefixes}
+    told = BUNDLE.model_copy(update=parts)
     written = told.model_dump(by_alias=True)
+    assert written["sharedPrefixes"] == ({"name": "city", "text": "You help."},)
+    assert "shared_prefixes" not in BUNDLE.model_dump(by_alias=False)
     assert written["eviction"] == {"policy": "LRU", "protectedSharePercent": 20}
     assert written["quota"] == {"maxSharePercent": 50, "guaranteedSharePercent": 0}
     for push in (BundlePush(bundle=told), BundlePush(bundle=BUNDLE)):

@@ -17,6 +17,8 @@ from fleetward_api.cache_key import (
     block_key,
     cache_root,
     document_tags_digest,
+    fold_root,
+    public_root,
 )
 from fleetward_api.errors import CacheKeyInvalid
 
@@ -24,6 +26,13 @@ SECRET = b"s" * 32
 SHORT = st.text("ab1_", max_size=3)
 MODEL = ModelFingerprint("sha256:m", "", "sha256:t", "bfloat16/16/kv/rope=10000")
 INPUTS = RootInputs("org_1", "uid-1", "2345", "", "", (0, 0, 0, 0), MODEL)
+VECTORS = [
+    "542f597b985299b1fd5316eac4a5f7d0311dae01b04a499e78a3916b8f4eaf4e",
+    "cb4fb2846b2beca9bc7da63a6be82a974c25f498defb3cba6b3650c9380e87cb",
+    "1a1b73e033754f06feaf4ac746fd548ebcd1c8adcc3a6ec99536f27377580469",
+    "558b6ff6426deca101a74e771d5c51ab4fec52f59e87e48d99c643c856aac11f",
+]
+"""A root, the public root, its first block, and the private block after that."""
 ANY_INPUTS = st.builds(
     RootInputs,
     SHORT,
@@ -144,3 +153,53 @@ def test_document_tags_are_a_set() -> None:
     assert document_tags_digest([]) == ""
     assert document_tags_digest(["b", "a", "a"]) == document_tags_digest(["a", "b"])
     assert document_tags_digest(["ab"]) != document_tags_digest(["a", "b"])
+
+
+def test_the_public_root_and_the_fold_are_the_formulas_as_written() -> None:
+    def lp(data: bytes) -> bytes:
+        return len(data).to_bytes(8, "big") + data
+
+    facts = [b"sha256:m", b"", b"sha256:t", b"bfloat16/16/kv/rope=10000"]
+    message = b"".join(map(lp, [b"fleetward/kv/public/v1", *facts]))
+    assert public_root(SECRET, MODEL) == hmac.new(SECRET, message, hashlib.sha256).digest()
+    parent, root = b"p" * 32, b"r" * 32
+    want = hashlib.sha256(b"".join(map(lp, [b"fleetward/kv/fold/v1", parent, root]))).digest()
+    assert fold_root(parent, root) == want
+
+
+def test_the_formulas_give_these_bytes() -> None:
+    root = cache_root(SECRET, replace(INPUTS, floors=(1, 2, 3, 4)))
+    public = public_root(SECRET, MODEL)
+    last_public = block_key(public, range(16))
+    private = block_key(fold_root(last_public, root), range(16, 32))
+    assert [key.hex() for key in (root, public, last_public, private)] == VECTORS
+
+
+@given(ANY_INPUTS)
+def test_no_tenant_has_the_public_root(inputs: RootInputs) -> None:
+    assert cache_root(SECRET, inputs) != public_root(SECRET, inputs.model)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(ModelFingerprint)])
+def test_every_part_of_the_model_counts_in_the_public_root_too(name: str) -> None:
+    changed = replace(MODEL, **{name: "another"})
+    assert public_root(SECRET, changed) != public_root(SECRET, MODEL)
+
+
+@given(*[st.sampled_from([b"a" * 32, b"b" * 32])] * 4)
+def test_a_fold_is_equal_only_for_equal_parents_and_roots(
+    parent: bytes, root: bytes, other_parent: bytes, other_root: bytes
+) -> None:
+    same = (parent, root) == (other_parent, other_root)
+    assert (fold_root(parent, root) == fold_root(other_parent, other_root)) == same
+    assert fold_root(parent, root) not in (parent, root)
+
+
+def test_public_inputs_have_one_size_and_valid_text() -> None:
+    with pytest.raises(CacheKeyInvalid):
+        public_root(b"s", MODEL)
+    with pytest.raises(CacheKeyInvalid):
+        public_root(SECRET, replace(MODEL, model_digest="\ud800"))
+    for parent, root in ((31, 32), (32, 33)):
+        with pytest.raises(CacheKeyInvalid):
+            fold_root(b"p" * parent, b"r" * root)
