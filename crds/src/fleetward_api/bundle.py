@@ -112,7 +112,7 @@ class ServiceRef(WireModel):
     uid: Name
 
 
-_LATER_PARTS: Final = ("eviction", "quota", "scheduling")
+_LATER_PARTS: Final = ("eviction", "quota", "scheduling", "shared_prefixes")
 """Parts of a bundle that were added after its first release."""
 
 
