@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fleetward_engine.outputs import TenantShare
+from fleetward_engine.probe_tenants import is_probe
 from fleetward_engine.share_rules import ShareRules
 
 _SMALL = 64
@@ -27,11 +28,12 @@ class Account:
     """One tenant's blocks: how many are in use, and which are cached only, oldest first.
 
     `newcomers` and `protected` map each block to the moment it was released or demoted, counted in
-    such events.
+    such events. A `guest` is guaranteed nothing, and takes nothing from what others are.
     """
 
     tenant: str
     number: int
+    guest: bool = False
     priority: int = 0
     in_use: int = 0
     newcomers: OrderedDict[int, int] = field(default_factory=OrderedDict)
@@ -80,11 +82,16 @@ class TenantAccounts:
         self._cache_limit = self.max_blocks - rules.headroom_blocks(self.num_blocks)
         self._rebuild()
 
+    def resize(self, num_blocks: int) -> None:
+        """Take the shares of another number of blocks from now on."""
+        self.num_blocks = num_blocks
+        self.set_rules(self.rules)
+
     def of(self, tenant: str) -> Account:
         """The tenant's account, opened at its first request."""
         account = self._accounts.get(tenant)
         if account is None:
-            account = Account(tenant, number=len(self._by_number))
+            account = Account(tenant, number=len(self._by_number), guest=is_probe(tenant))
             self._accounts[tenant] = account
             self._by_number.append(account)
             self._rebuild()
@@ -98,10 +105,11 @@ class TenantAccounts:
             self._offer(account)
 
     def shares(self) -> dict[str, TenantShare]:
-        """What each tenant that was ever met holds, by name."""
+        """What each tenant that was ever met holds, by name; guests are in nobody's books."""
         return {
             account.tenant: TenantShare(in_use=account.in_use, cached=account.cached)
             for account in self._by_number
+            if not account.guest
         }
 
     def share_left(self, account: Account) -> int:
@@ -114,19 +122,27 @@ class TenantAccounts:
         What any tenant has cached makes no difference: only what is in use, and the guaranteed
         shares of all others whether they fill them or not.
         """
-        others = self._reserved - max(account.in_use, self.guaranteed_blocks)
-        return min(self.share_left(account), self.num_blocks - others - account.in_use)
+        return min(self.share_left(account), self.pool_left(account))
+
+    def pool_left(self, account: Account) -> int:
+        """The same but for the tenant's own limit."""
+        others = self._reserved - max(account.in_use, self.floor_of(account))
+        return self.num_blocks - others - account.in_use
+
+    def floor_of(self, account: Account) -> int:
+        """Blocks that others can't take from the tenant."""
+        return 0 if account.guest else self.guaranteed_blocks
 
     def use(self, account: Account) -> None:
         """One more of the tenant's blocks is in use."""
         account.in_use += 1
-        if account.in_use > self.guaranteed_blocks:
+        if account.in_use > self.floor_of(account):
             self._reserved += 1
         self._offer(account)
 
     def unuse(self, account: Account) -> None:
         """One block of the tenant's fewer is in use."""
-        if account.in_use > self.guaranteed_blocks:
+        if account.in_use > self.floor_of(account):
             self._reserved -= 1
         account.in_use -= 1
 
@@ -160,18 +176,22 @@ class TenantAccounts:
         ranks = [(self._rank(each), each) for each in (account, other) if each and each.cached]
         return min(ranks, key=lambda one: one[0])[1].next_block() if ranks else None
 
+    def next_excess(self) -> int | None:
+        """The block that goes first of all that tenants hold beyond their guaranteed shares."""
+        account = self._first_beyond_floor()
+        return None if account is None else account.next_block()
+
     def check_integrity(self, in_use: Sequence[int]) -> None:
         """Raise AssertionError when the books contradict each other or these counts, by account."""
         if [account.in_use for account in self._by_number] != list(in_use):
             raise AssertionError("blocks in use were miscounted")
-        floor = self.guaranteed_blocks
-        if self._reserved != sum(max(account.in_use, floor) for account in self._by_number):
+        if self._reserved != self._count_reserved():
             raise AssertionError("reserved blocks were miscounted")
         for account in self._by_number:
             for stamps in (list(account.newcomers.values()), list(account.protected.values())):
                 if stamps != sorted(stamps):
                     raise AssertionError(f"{account.tenant}: cached blocks are out of order")
-            eligible = account.cached and account.held > floor
+            eligible = account.cached and account.held > self.floor_of(account)
             if eligible and (self._rank(account), account.number) not in self._heap:
                 raise AssertionError(f"{account.tenant}: its next block is not offered")
 
@@ -188,7 +208,10 @@ class TenantAccounts:
         return None
 
     def _is_offerable(self, account: Account) -> bool:
-        return account.cached > 0 and account.held > self.guaranteed_blocks
+        return account.cached > 0 and account.held > self.floor_of(account)
+
+    def _count_reserved(self) -> int:
+        return sum(max(account.in_use, self.floor_of(account)) for account in self._by_number)
 
     def _rank(self, account: Account) -> Rank:
         stamps = account.newcomers or account.protected
@@ -209,10 +232,9 @@ class TenantAccounts:
 
     def _rebuild(self) -> None:
         self.guaranteed_blocks = self.rules.guaranteed_blocks(
-            self.num_blocks, num_tenants=len(self._by_number)
+            self.num_blocks, num_tenants=sum(not account.guest for account in self._by_number)
         )
-        floor = self.guaranteed_blocks
-        self._reserved = sum(max(account.in_use, floor) for account in self._by_number)
+        self._reserved = self._count_reserved()
         self._sweep()
 
     def _sweep(self) -> None:
