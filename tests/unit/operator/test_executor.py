@@ -98,6 +98,23 @@ async def test_where_nothing_is_put_off_each_pass_looks_at_the_service() -> None
     assert f"{CONFIGMAPS}/b" not in api.objects
 
 
+def of_an_earlier_service(name: str) -> DeleteChild:
+    seen = child(name, uid="another")
+    seen["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    return DeleteChild(kind="ConfigMap", namespace="n", name=name, seen=seen, reason="x")
+
+
+async def test_the_children_of_a_successor_are_left_alone_where_the_watch_lags() -> None:
+    api, gone = Throttling({}), of_an_earlier_service("a")
+    api.objects[f"{CONFIGMAPS}/a"] = dict(gone.seen)
+    api.objects[SERVICE]["metadata"]["uid"] = "another"
+    assert (await execute(api, gone)).parent_gone
+    assert f"{CONFIGMAPS}/a" in api.objects
+    api.objects[SERVICE]["metadata"]["uid"] = "owner"
+    assert not (await execute(api, gone)).parent_gone
+    assert f"{CONFIGMAPS}/a" not in api.objects
+
+
 async def test_an_api_server_that_answers_nothing_is_asked_once() -> None:
     api = ObjectApi()
     api.away = True

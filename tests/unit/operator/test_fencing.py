@@ -140,9 +140,10 @@ async def test_a_child_that_is_written_all_the_time_is_given_up_for_this_pass() 
 
 async def test_a_removal_that_bounces_is_decided_upon_anew() -> None:
     action = DeleteChild(kind="ConfigMap", namespace="n", name="demo", seen=live("7"), reason="x")
+    there = {"metadata": {"uid": OWNER.uid}}
     with pytest.raises(KubeError, match="Conflict"):
-        await execute(Recorder(conflict()), action)
-    await execute(Recorder(KubeError(404, "NotFound", "gone")), action)
+        await execute(Recorder(there, conflict()), action)
+    await execute(Recorder(there, KubeError(404, "NotFound", "gone")), action)
 
 
 async def execute(api: Recorder, action: ApplyChild | DeleteChild | None) -> Any:

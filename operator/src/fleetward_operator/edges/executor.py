@@ -108,8 +108,9 @@ class Executor:
         looked_at = self._looks.pop(owner.uid, -math.inf)
         confirmed = self._clock() - looked_at < CONFIRMED_S
         for action in actions:
-            if isinstance(action, ApplyChild) and action.why == "Missing" and not confirmed:
-                # The watch may lag behind a deletion: never make children of a ghost.
+            if _needs_the_service(action) and not confirmed:
+                # The watch may lag behind a deletion: never make children of a ghost, nor take the
+                # children of its successor for those of an earlier service.
                 looked_at = self._clock()
                 if not await self._is_there(owner):
                     outcome.parent_gone = True
@@ -246,6 +247,11 @@ class Executor:
             if error.not_found:
                 return None
             raise
+
+
+def _needs_the_service(action: ChildAction) -> bool:
+    """Whether an action is only right while the service is the one that it was planned for."""
+    return isinstance(action, DeleteChild) or action.why == "Missing"
 
 
 def _label(manifest: Manifest) -> str:
