@@ -98,6 +98,8 @@ class Informer:
         self._versions: dict[str, tuple[str, str]] = {}
         self._callbacks: list[Callback] = []
         self._last_contact = self._timing.clock()
+        self._last_excuse = self._last_contact
+        self._granted = False
         self._position = ""
 
     @property
@@ -106,8 +108,18 @@ class Informer:
         return MappingProxyType(self._objects)
 
     def silent_for(self) -> float:
-        """Seconds since the server was last heard; a watchdog's input."""
+        """Seconds since the server told anything: a list, an event or a bookmark.
+
+        That it grants a watch is no word: something between us and it may do so and say nothing.
+        """
         return self._timing.clock() - self._last_contact
+
+    def mute_for(self) -> float:
+        """That silence since the last watch that was not granted; a watchdog's input.
+
+        An outage explains a silence. Watches that are granted, one after another, do not.
+        """
+        return self._timing.clock() - max(self._last_contact, self._last_excuse)
 
     def subscribe(self, callback: Callback) -> None:
         """Call `callback(key, old, new)` on each change: `old` None is added, `new` None deleted.
@@ -126,6 +138,7 @@ class Informer:
         Every fault is logged and retried within 5 s, or when the server wants to be asked again.
         """
         while True:
+            self._granted = False
             try:
                 if not self._position:
                     await self._list()
@@ -137,6 +150,8 @@ class Informer:
                     # is too busy for a watch must not be made to list everything instead.
                     self._position = ""
                 self.problem = str(error)
+                if not self._granted:
+                    self._last_excuse = self._timing.clock()
                 delay = not_before(error, self._backoff.next_delay())
                 level = logging.INFO if error.expired else logging.WARNING
                 logger.log(level, "watch of %s: %s; again in %.1f s", self.path, error, delay)
@@ -160,7 +175,7 @@ class Informer:
             self.path,
             query=self._query,
             resource_version=self._position,
-            opened=self._heard,
+            opened=self._opened,
             quiet_s=self._timing.quiet_s,
         ):
             self._heard()
@@ -168,10 +183,13 @@ class Informer:
             self._apply(event)
             self._position = event.resource_version or self._position
             events += 1
-        self._heard()
         if not events:
             # Something between us and the server may end every watch at once: don't spin.
             await asyncio.sleep(self._backoff.next_delay())
+
+    def _opened(self) -> None:
+        self._granted = True
+        self.problem = ""
 
     def _heard(self) -> None:
         self._last_contact = self._timing.clock()

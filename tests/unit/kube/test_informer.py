@@ -125,6 +125,42 @@ async def test_silent_stream_is_left_for_a_new_one(
         await eventually(lambda: sum("watch" in query for query in server.queries) >= 3)
 
 
+async def test_a_watch_that_is_granted_and_says_nothing_is_no_word_of_the_server(
+    server: FakeCollection, client: KubeClient
+) -> None:
+    now = [0.0]
+    timing = WatchTiming(quiet_s=0.05, clock=lambda: now[0], rng=random.Random(1))  # noqa: S311
+    informer = Informer(client, PATH, timing=timing)
+    async with Watched(informer):
+        now[0] = 100.0
+        before = len(server.queries)
+        await eventually(lambda: len(server.queries) >= before + 3)
+        assert informer.silent_for() == informer.mute_for() == 100.0
+        bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
+
+        def spoken() -> bool:
+            # Again and again: each watch lasts but a moment.
+            server.send(bookmark)
+            return informer.silent_for() == 0.0
+
+        await eventually(spoken)
+        assert informer.mute_for() == 0.0
+
+
+async def test_an_outage_explains_a_silence(server: FakeCollection, client: KubeClient) -> None:
+    now = [0.0]
+    informer = Informer(client, PATH, timing=WatchTiming(clock=lambda: now[0]))
+    async with Watched(informer):
+        await server.watching.wait()
+        await server.stop()
+        now[0] = 100.0
+        await eventually(lambda: informer.mute_for() == 0.0)
+        await server.start()
+        await server.watching.wait()
+        await eventually(lambda: informer.problem == "")
+        assert (informer.silent_for(), informer.mute_for()) == (100.0, 0.0)
+
+
 async def test_refused_list_is_retried_and_the_reason_kept(
     server: FakeCollection, client: KubeClient
 ) -> None:

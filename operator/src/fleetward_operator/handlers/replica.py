@@ -229,9 +229,9 @@ class Replica:
             informers = self._store.informers
             self._metrics.heard([informer.silent_for() for informer in informers.values()])
             for kind, informer in informers.items():
-                silent_s = informer.silent_for()
-                if not informer.problem and silent_s > self._settings.timings.watch_quiet_limit:
-                    logger.error("the watch of %s is dead for %.0f s", kind, silent_s)
+                mute_s = informer.mute_for()
+                if not informer.problem and mute_s > self._settings.timings.watch_quiet_limit:
+                    logger.error("the watch of %s is dead for %.0f s", kind, mute_s)
                     return
 
 
