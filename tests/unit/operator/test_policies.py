@@ -19,7 +19,7 @@ from fleetward_operator.core.policy import (
     last_bundle_content,
     next_bundle,
 )
-from fleetward_operator.edges.bundles import BundleLedger
+from fleetward_operator.edges.bundles import RETIRED_KEPT, BundleLedger
 from fleetward_operator.settings import EngineRules
 from tests.support.operator_facts import IMAGE, RULES, first_bundle, policy, service
 
@@ -165,8 +165,21 @@ def test_a_ledger_goes_on_from_the_configmap_and_above_what_it_met() -> None:
     assert ledger.settle(content("1m")).generation == 8
     ledger.saw_generation("uid-demo", 20)
     assert ledger.settle(content("1m")).generation == 21
-    ledger.forget("uid-demo")
-    assert ledger.last("uid-demo") is None
+
+
+def test_of_services_that_are_gone_the_last_bundles_are_known_and_no_more() -> None:
+    ledger = BundleLedger()
+    uids = [f"uid-{number}" for number in range(RETIRED_KEPT + 1)]
+    for uid in uids:
+        bundle = content()
+        service = bundle.service.model_copy(update={"uid": uid})
+        ledger.settle(bundle.model_copy(update={"service": service}))
+    for uid in ("uid-unknown", *uids[:-1]):
+        ledger.retire(uid)
+    # A purge that is under way still tells its last engines the floors.
+    assert all(ledger.last(uid) for uid in uids)
+    ledger.retire(uids[-1])
+    assert [uid for uid in uids if ledger.last(uid) is None] == ["uid-0"]
 
 
 @pytest.mark.parametrize("data", [{}, {"bundle.json": "nonsense"}, {"bundle.json": "{}"}])

@@ -14,7 +14,7 @@ from fleetward_operator.core.events import Announcement
 from fleetward_operator.edges.events import REPEAT_AFTER_S, EventRecorder
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.own_writes import OwnWrites
-from fleetward_operator.edges.status_writer import BURST, StatusWriter
+from fleetward_operator.edges.status_writer import BURST, SWEPT_ABOVE, StatusWriter
 from fleetward_operator.edges.writer import Writer
 from fleetward_operator.settings import SettingsError, read_settings
 from tests.support.object_api import ObjectApi
@@ -92,6 +92,28 @@ async def test_a_storm_of_changes_becomes_one_a_second() -> None:
     assert waits[int(BURST)] == 1.0
     now[0] = 1.0
     assert await statuses.write(TENANT, before=TenantStatus(), after=TenantStatus(keys=99)) is None
+
+
+async def test_who_has_written_lately_is_remembered_and_no_one_else() -> None:
+    api, now = ObjectApi(), [0.0]
+    statuses = StatusWriter(
+        cast("KubeClient", api),
+        writer(api),
+        OwnWrites(lambda: now[0]),
+        newest=lambda _kind, _key: None,
+        clock=lambda: now[0],
+    )
+    for number in range(4 * SWEPT_ABOVE):
+        now[0] += 0.1
+        metadata = {"name": "alpha", "uid": f"u{number}", "resourceVersion": "1"}
+        item = {**TENANT, "metadata": metadata}
+        await statuses.write(item, before=TenantStatus(), after=TenantStatus(keys=1))
+    assert len(statuses._allowance) <= SWEPT_ABOVE + 1
+    for number in range(int(BURST)):
+        after = TenantStatus(keys=number + 2)
+        assert (await statuses.write(item, before=TenantStatus(), after=after) is None) is (
+            number < BURST - 1
+        )
 
 
 async def test_the_same_words_are_told_once_an_hour() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from fleetward_operator.core.observed import Ack
 from fleetward_operator.core.policy import next_bundle
 from fleetward_operator.manifests.bundle import BUNDLE_KEY
 
+RETIRED_KEPT = 1024
+"""Services that are gone whose bundles are still known."""
+
 
 class BundleLedger:
     """Bundles by service uid. In memory; what must survive stands in each service's ConfigMap."""
@@ -19,6 +23,7 @@ class BundleLedger:
     def __init__(self) -> None:
         self._last: dict[str, PolicyBundle] = {}
         self._seen: dict[str, int] = {}
+        self._retired: OrderedDict[str, None] = OrderedDict()
 
     def last(self, service_uid: str) -> PolicyBundle | None:
         """The bundle last settled on."""
@@ -49,10 +54,18 @@ class BundleLedger:
         self.saw_generation(uid, bundle.generation)
         return bundle
 
-    def forget(self, service_uid: str) -> None:
-        """The service is gone."""
-        self._last.pop(service_uid, None)
-        self._seen.pop(service_uid, None)
+    def retire(self, service_uid: str) -> None:
+        """The service is gone; its bundle goes once 1024 others have gone after it.
+
+        A purge may still tell its last engines the floors, and names the policy in its evidence.
+        """
+        if service_uid not in self._last and service_uid not in self._seen:
+            return
+        self._retired[service_uid] = None
+        while len(self._retired) > RETIRED_KEPT:
+            oldest, _ = self._retired.popitem(last=False)
+            self._last.pop(oldest, None)
+            self._seen.pop(oldest, None)
 
 
 class EngineWords:

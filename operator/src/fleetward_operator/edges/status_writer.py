@@ -15,6 +15,8 @@ from fleetward_operator.edges.writer import STATUS, Writer
 
 BURST = 5.0
 PER_SECOND = 1.0
+SWEPT_ABOVE = 256
+"""Objects with a status written lately that are remembered without looking for older ones."""
 ATTEMPTS = 5
 """How often a status is written upon what others made of the object in the meantime."""
 
@@ -48,6 +50,7 @@ class StatusWriter:
         self._newest = newest
         self._clock = clock
         self._allowance: dict[str, tuple[float, float]] = {}
+        self._sweep_at = SWEPT_ABOVE
 
     async def write(
         self,
@@ -129,12 +132,10 @@ class StatusWriter:
             manifest, live, before=before, manager=manager, attempts=attempts - 1
         )
 
-    def forget(self, uid: str) -> None:
-        """The object is gone."""
-        self._allowance.pop(uid, None)
-
     def _take(self, uid: str) -> float:
         now = self._clock()
+        if len(self._allowance) >= self._sweep_at:
+            self._forget_full(now)
         left, at = self._allowance.get(uid, (BURST, now))
         left = min(BURST, left + (now - at) * PER_SECOND)
         if left < 1.0:
@@ -142,6 +143,17 @@ class StatusWriter:
             return (1.0 - left) / PER_SECOND
         self._allowance[uid] = (left - 1.0, now)
         return 0.0
+
+    def _forget_full(self, now: float) -> None:
+        """Forget objects whose allowance is whole again, be they there or gone.
+
+        Twice as many as are left may come before the next time, so that each costs O(1).
+        """
+        whole_since = now - BURST / PER_SECOND
+        self._allowance = {
+            uid: (left, at) for uid, (left, at) in self._allowance.items() if at > whole_since
+        }
+        self._sweep_at = max(SWEPT_ABOVE, 2 * len(self._allowance))
 
 
 def _means_the_same(live: dict[str, Any], seen: dict[str, Any], before: ApiModel) -> bool:

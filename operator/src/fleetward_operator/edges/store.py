@@ -181,8 +181,11 @@ class Store:
                 if len(self._last_words) > LAST_WORDS_KEPT:
                     self._last_words.popitem(last=False)
             if before is not None and before.service:
-                siblings = self._pods_of.get(f"{before.namespace}/{before.service}", {})
+                service = f"{before.namespace}/{before.service}"
+                siblings = self._pods_of.get(service, {})
                 siblings.pop(key, None)
+                if not siblings:
+                    self._pods_of.pop(service, None)
         if new is not None:
             seen = observe_pod(new)
             self._pods[key] = seen

@@ -136,6 +136,7 @@ class Replica:
             if self.operator is not None:
                 self.operator.pusher.forget(key)
                 self.operator.push_retries.pop(key, None)
+                self.operator.fleet.ledger.retire(key)
             return
         self.workers[worker].queue.add(key)
 

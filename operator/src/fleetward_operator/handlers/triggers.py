@@ -55,6 +55,8 @@ class Triggers:
             self._enqueue("policy", f"{namespace}/{policy['metadata']['name']}")
         if old is None or new is None or _names(old) != _names(new):
             self._wake_rivals(key, old, new)
+        if new is None and old is not None:
+            self._enqueue("gone", str(old["metadata"].get("uid", "")))
 
     def _wake_rivals(self, key: str, *versions: KubeObject | None) -> None:
         names = set().union(*(_names(item) for item in versions if item is not None))
