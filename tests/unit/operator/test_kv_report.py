@@ -11,11 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetward_api.admin import KvHolding, MemberState
-from fleetward_api.resources import KvCacheStatus
+from fleetward_api.resources import InferenceService, KvCacheStatus
 from fleetward_operator.core.kv_report import MAX_HOLDINGS, report_kv
 from fleetward_operator.core.service_plan import plan_service
 from fleetward_operator.edges.bundles import EngineWords
-from tests.support.operator_facts import CONFIG, NOW, deployment, engine_state, observed, pod
+from tests.support.operator_facts import (
+    CONFIG,
+    NOW,
+    deployment,
+    engine_state,
+    observed,
+    pod,
+    service,
+)
 
 LATER = NOW + dt.timedelta(seconds=30)
 
@@ -31,7 +39,14 @@ def state(total: int = 1000, **blocks: int) -> MemberState:
 
 
 def told(*states: MemberState, before: KvCacheStatus | None = None, now: dt.datetime = NOW):  # type: ignore[no-untyped-def]
-    return report_kv(states, before=before, now=now)
+    return report_kv(states, unread=False, before=before, now=now)
+
+
+def reporting(report: KvCacheStatus | None) -> InferenceService:
+    """A service with this report in its status."""
+    plain = service()
+    status = plain.status.model_copy(update={"kv_cache": report})
+    return plain.model_copy(update={"status": status})
 
 
 def test_replicas_are_added_up() -> None:
@@ -125,6 +140,24 @@ def test_an_engine_in_service_is_asked_again_after_a_while_and_told_in_the_statu
     assert [one.tenant for one in plan.status.kv_cache.holdings] == ["x"]
     stale = plan_service(replace(seen, stale=frozenset({ready.uid})), config=CONFIG, now=NOW)
     assert stale.reads == (ready,)
+
+
+def test_a_service_that_was_scaled_to_zero_has_nothing_cached() -> None:
+    reported = observed(reporting(told(state(a=5))))
+    for now in (NOW, LATER):
+        plan = plan_service(reported, config=CONFIG, now=now)
+        assert plan.status.kv_cache is None
+        again = plan_service(observed(), config=CONFIG, now=now)
+        assert again.status.kv_cache is None
+
+
+def test_an_operator_that_has_just_started_leaves_the_report_as_it_is() -> None:
+    report, ready = told(state(a=5)), pod("a", ready=True)
+    seen = observed(
+        reporting(report), pods=(ready,), live=deployment(wanted=1), states={}, stale={ready.uid}
+    )
+    assert plan_service(seen, config=CONFIG, now=LATER).status.kv_cache == report
+    assert report_kv([], unread=True, before=None, now=NOW) is None
 
 
 def test_a_state_gets_old_and_a_restart_forgets_it() -> None:

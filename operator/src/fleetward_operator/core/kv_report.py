@@ -2,7 +2,8 @@
 
 A report is written when a tenant comes or goes, or its part of the pool moves by ten points, and
 never twice within 30 s. While nothing moves, the last one stands, so an idle service is not
-written.
+written. So it does while an engine that serves has not said what it holds, as after a restart of
+the operator. Where no engine runs, nothing is cached, and nothing is told.
 """
 
 from __future__ import annotations
@@ -22,16 +23,26 @@ _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def report_kv(
-    states: Iterable[MemberState], *, before: KvCacheStatus | None, now: dt.datetime
+    states: Iterable[MemberState],
+    *,
+    unread: bool,
+    before: KvCacheStatus | None,
+    now: dt.datetime,
 ) -> KvCacheStatus | None:
     """The report to have in the status; None while nothing is cached.
 
     Args:
         states: what the running engines last said.
+        unread: whether one that serves has said nothing yet.
         before: the report as it stands in the status.
         now: in UTC.
     """
-    fresh = _report(list(states), now)
+    if unread:
+        return before
+    known = list(states)
+    if not known:
+        return None
+    fresh = _report(known, now)
     if before is None:
         return fresh if fresh.holdings else None
     # The clock of a leader before us may have been ahead.

@@ -62,6 +62,7 @@ def build_status(
         cache_policy=_policy(seen),
         kv_cache=report_kv(
             (seen.states[pod.uid] for pod in seen.running if pod.uid in seen.states),
+            unread=any(pod.uid not in seen.states for pod in seen.ready),
             before=seen.status.kv_cache,
             now=now,
         ),
