@@ -1,4 +1,4 @@
-"""`fleetward cache`: who has how much KV cached."""
+"""`fleetward cache`: who has how much KV cached, and its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from fleetward_cli.cluster import GROUP, KubeconfigOption, read_paths
 from fleetward_cli.output import Format, FormatOption, build_table, console, print_json
+from fleetward_cli.purge import purge
 from fleetward_cli.summary import KubeObject
 
 COLUMNS: Final = (
@@ -17,12 +18,13 @@ COLUMNS: Final = (
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 STEP: Final = 1024
 
-app = typer.Typer(help="KV cache as data: who has how much.", no_args_is_help=True)
+app = typer.Typer(help="KV cache as data: who has how much, and its end.", no_args_is_help=True)
+app.command("purge")(purge)
 
 
 @app.callback()
 def cache() -> None:
-    """KV cache as data: who has how much."""
+    """KV cache as data: who has how much, and its end."""
 
 
 @app.command("ls")

@@ -26,7 +26,7 @@ ReleaseNamespaceOption: TypeAlias = Annotated[
     str, typer.Option("--release-namespace", help="The namespace that the chart is installed in")
 ]
 RELEASE_NAMESPACE: Final = "fleetward-system"
-_PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 30.0
 
 
 def find_environment(kubeconfig: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -56,7 +56,7 @@ def read_paths(paths: Mapping[str, str], *, kubeconfig: Path | None) -> dict[str
 async def _read_paths(
     paths: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    async with KubeClient.from_environment(environ, patience_s=_PATIENCE_S) as client:
+    async with KubeClient.from_environment(environ, patience_s=PATIENCE_S) as client:
         return {name: await _read(client, path) for name, path in paths.items()}
 
 

@@ -18,6 +18,7 @@ FAILED: Final = 1
 EVIDENCE_WRONG: Final = 3
 EVIDENCE_UNPINNED: Final = 4
 EVIDENCE_INCOMPLETE: Final = 5
+PURGE_INCOMPLETE: Final = 5
 
 
 class CliError(FleetwardError):
