@@ -79,6 +79,7 @@ def _fields() -> list[Probe]:
         "streamed": {"stream": True, "stream_options": {"include_usage": True}},
         "echoed": {"echo": True, "stop": [CANARY, "never"]},
         "echoed in a stream": {"echo": True, "stream": True},
+        "echoed token by token": {"echo": True, "logprobs": 2},
         "several": {"prompt": [CANARY * 3, CANARY], "n": 2},
     }
     probes += [

@@ -54,14 +54,22 @@ def _whole_fault(path: str, body: dict[str, Any]) -> str:
     if path == RESPONSES:
         Response.model_validate(body)
         return "" if body["status"] in {"completed", "incomplete"} else f"status {body['status']}"
-    kind: type[BaseModel] = ChatCompletion if path == CHAT else Completion
-    kind.model_validate(body)
     choices = body["choices"]
+    kind: type[BaseModel] = ChatCompletion if path == CHAT else Completion
+    kind.model_validate({**body, "choices": [_without_first_null(one) for one in choices]})
     if [choice["index"] for choice in choices] != list(range(len(choices))):
         return "choices out of order"
     if any(choice["finish_reason"] is None for choice in choices):
         return "a choice without an end"
     return _usage_fault(body["usage"])
+
+
+def _without_first_null(choice: dict[str, Any]) -> dict[str, Any]:
+    """The older shape's type lacks that nothing is told of the first token of an echoed prompt."""
+    told = choice.get("logprobs")
+    if not told or not told.get("tokens") or told["token_logprobs"][0] is not None:
+        return choice
+    return {**choice, "logprobs": {name: values[1:] for name, values in told.items()}}
 
 
 def _usage_fault(usage: dict[str, Any]) -> str:
@@ -82,7 +90,11 @@ def _stream_fault(path: str, content: bytes) -> str:
     kind: type[BaseModel] = ChatCompletionChunk if path == CHAT else Completion
     for chunk in chunks:
         # The older shape's type lacks that `finish_reason` is null until the end.
-        shown = [c for c in chunk["choices"] if path == CHAT or c["finish_reason"] is not None]
+        shown = [
+            _without_first_null(c)
+            for c in chunk["choices"]
+            if path == CHAT or c["finish_reason"] is not None
+        ]
         kind.model_validate({**chunk, "choices": shown})
     return _order_fault(chunks)
 

@@ -18,7 +18,7 @@ from fleetward_engine.generation import Generation
 from fleetward_engine.governance import Governance
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.live_requests import LiveRequests
-from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput
+from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput, StepOutput
 from fleetward_engine.outputs import EngineStats, RequestOutput
 from fleetward_engine.refusal import refuse_impossible
 from fleetward_engine.request import Request
@@ -123,9 +123,10 @@ class Engine:
         self.governance.overwrite_dirty()
         if plan.scheduled:
             began = self._clock()
-            sampled = self._runner.run(self._step_input(plan.scheduled))
+            step = self._step_input(plan.scheduled)
+            ran = self._runner.run(step)
             self._deadlines.observe(plan.scheduled, self._clock() - began)
-            outputs += self._update(plan.scheduled, sampled)
+            outputs += self._update(plan.scheduled, step, ran)
             self._counters.steps += 1
         self.governance.overwrite_dirty()
         self._counters.last_progress = self._clock()
@@ -191,28 +192,36 @@ class Engine:
             token_ids += item.sequence.token_ids[start : start + item.num_tokens]
             positions += range(start, start + item.num_tokens)
             offsets.append(len(token_ids))
+        generations = [self._requests.of(item.sequence) for item in scheduled]
+        score_rows = (
+            generation.score_row(row, num_tokens=item.num_tokens)
+            for row, (item, generation) in enumerate(zip(scheduled, generations, strict=True))
+        )
         return StepInput(
             token_ids=token_ids,
             positions=positions,
             row_offsets=offsets,
             block_tables=[item.sequence.block_table for item in scheduled],
             sample_rows=[
-                self._requests.of(item.sequence).sample_row(row)
+                generations[row].sample_row(row)
                 for row, item in enumerate(scheduled)
                 if item.samples
             ],
+            score_rows=[row for row in score_rows if row is not None],
         )
 
     def _update(
-        self, scheduled: SequenceOf[ScheduledSequence], sampled: SequenceOf[Sampled]
+        self, scheduled: SequenceOf[ScheduledSequence], step: StepInput, ran: StepOutput
     ) -> list[RequestOutput]:
+        for row, scores in zip(step.score_rows, ran.scored, strict=True):
+            self._requests.of(scheduled[row.row].sequence).take_scores(scores)
         for item in scheduled:
             item.sequence.num_computed += item.num_tokens
         sampling = [item.sequence for item in scheduled if item.samples]
         now = self._clock()
         return [
             self._advance(sequence, one, now)
-            for sequence, one in zip(sampling, sampled, strict=True)
+            for sequence, one in zip(sampling, ran.sampled, strict=True)
         ]
 
     def _advance(self, sequence: Sequence, sampled: Sampled, now: float) -> RequestOutput:

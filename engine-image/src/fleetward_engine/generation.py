@@ -6,7 +6,7 @@ import hashlib
 
 from fleetward_engine.detokenizer import Detokenizer
 from fleetward_engine.errors import GrammarFailed
-from fleetward_engine.model_runner import Sampled, SampleRow
+from fleetward_engine.model_runner import Sampled, SampleRow, ScoreRow
 from fleetward_engine.outputs import FinishReason, RequestOutput, TokenLogprobs
 from fleetward_engine.sequence import Sequence
 from fleetward_engine.tokenizer import Tokenizer
@@ -27,6 +27,7 @@ class Generation:
         grammar = sequence.request.grammar
         self._grammar = None if grammar is None else grammar.start()
         self._fault: str | None = None
+        self._scores: list[TokenLogprobs] = []
         self._seed = params.seed if params.seed is not None else _seed_of(self.request_id)
 
     @property
@@ -51,6 +52,23 @@ class Generation:
             allowed=self._allowed(),
         )
 
+    def score_row(self, row: int, *, num_tokens: int) -> ScoreRow | None:
+        """What the runner needs to tell how likely the prompt is, of this step's tokens of the row.
+
+        None where nothing is asked for or left: what a preempted request recomputes was told.
+        """
+        request = self.sequence.request
+        top, prompt = request.sampling.prompt_logprobs, request.prompt_token_ids
+        start, first = self.sequence.num_computed, len(self._scores)
+        end = min(start + num_tokens, len(prompt) - 1)
+        if top is None or first >= end:
+            return None
+        return ScoreRow(row, skip=first - start, targets=prompt[first + 1 : end + 1], top=top)
+
+    def take_scores(self, scores: tuple[TokenLogprobs, ...]) -> None:
+        """Keep what the runner found of a `score_row`."""
+        self._scores.extend(scores)
+
     def advance(self, sampled: Sampled) -> RequestOutput:
         """Append the sampled token; a missing one ends the request as failed."""
         if sampled.token_id is None:
@@ -70,7 +88,9 @@ class Generation:
         if reason is not None:
             text += self._text.finish()
         logprobs = () if sampled.logprobs is None else (sampled.logprobs,)
-        return self._output((token_id,), text, reason, logprobs=logprobs)
+        first = self.sequence.num_output_tokens == 1
+        scores = tuple(self._scores) if first else ()
+        return self._output((token_id,), text, reason, logprobs=logprobs, scores=scores)
 
     def close(
         self, reason: FinishReason, *, error: str | None = None, refused: bool = False
@@ -107,6 +127,7 @@ class Generation:
         error: str | None = None,
         refused: bool = False,
         logprobs: tuple[TokenLogprobs, ...] = (),
+        scores: tuple[TokenLogprobs, ...] = (),
     ) -> RequestOutput:
         return RequestOutput(
             request_id=self.request_id,
@@ -120,6 +141,7 @@ class Generation:
             error=error,
             refused=refused,
             logprobs=logprobs,
+            prompt_logprobs=scores,
         )
 
 

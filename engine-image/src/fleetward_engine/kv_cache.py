@@ -263,7 +263,7 @@ class KvCache:
         return self.enable_prefix_caching and context.root is not None and not self.fenced(context)
 
     def _lookup(self, sequence: Sequence, now: float) -> list[Entry]:
-        if not self._may_use(sequence.request.cache):
+        if not (sequence.request.reads_cache and self._may_use(sequence.request.cache)):
             return []
         # The last known token is always computed: its logits choose the next one.
         count = (len(sequence.token_ids) - 1) // self.block_size

@@ -65,7 +65,8 @@ class LiveRequests:
     def waits_for_prompt(self, request: Request) -> bool:
         """Whether a choice's prompt is being computed by the first choice right now."""
         first = self.get(request.fork_of)
-        shares = request.cache.root is not None and request.cache.store
+        cache = request.cache
+        shares = request.reads_cache and cache.root is not None and cache.store
         return shares and first is not None and first.sequence.num_output_tokens == 0
 
     def add(self, generation: Generation) -> None:

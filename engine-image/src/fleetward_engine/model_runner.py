@@ -32,12 +32,26 @@ class SampleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """Tokens of a row whose logits tell how likely the known token after each was.
+
+    Beginning with the row's `skip`-th token of this step: the logits of each foretell one of
+    `targets`, in order. `top` most likely tokens are told beside it.
+    """
+
+    row: int
+    skip: int
+    targets: SequenceOf[int]
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepInput:
     """One ragged batch; row r owns tokens `row_offsets[r]` to `row_offsets[r + 1]`.
 
     `token_ids` and `positions` are flat over all rows, [tokens]. `block_tables` has one list a
     row, enough for every position up to the row's last. KV of these tokens is written first, so
-    rows attend to all positions up to their own. Only `sample_rows` need logits.
+    rows attend to all positions up to their own. Only `sample_rows` and `score_rows` need logits.
     """
 
     token_ids: SequenceOf[int]
@@ -45,6 +59,7 @@ class StepInput:
     row_offsets: SequenceOf[int]
     block_tables: SequenceOf[SequenceOf[int]]
     sample_rows: SequenceOf[SampleRow]
+    score_rows: SequenceOf[ScoreRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,14 @@ class Sampled:
 
     token_id: int | None
     logprobs: TokenLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """One `Sampled` per sample row, and what was found of each score row's targets, in order."""
+
+    sampled: SequenceOf[Sampled]
+    scored: SequenceOf[tuple[TokenLogprobs, ...]]
 
 
 class ModelRunner(Protocol):
@@ -87,8 +110,8 @@ class ModelRunner(Protocol):
     def kv_layout(self) -> str:
         """Everything about KV bytes that must match for reuse, as one string."""
 
-    def run(self, step: StepInput) -> list[Sampled]:
-        """Compute one step; answers one `Sampled` per sample row, in order."""
+    def run(self, step: StepInput) -> StepOutput:
+        """Compute one step."""
 
     def zero_blocks(self, blocks: SequenceOf[int]) -> None:
         """Overwrite these blocks' KV with zeros; done when it returns."""

@@ -14,7 +14,7 @@ FinishReason = Literal["stop", "length", "abort", "error", "deadline"]
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Log-probabilities at one generated position, before temperature and filters.
+    """Log-probabilities at one position, before temperature and filters.
 
     `top` holds the most likely (token id, log-probability) pairs, best first.
     """
@@ -32,7 +32,8 @@ class RequestOutput:
     stop string. `cached_tokens` counts prompt tokens taken from the cache at first admission.
     `error` is set only with `finish_reason` "error"; `refused` says that it is the caller's own (a
     grammar that came to its limits), not the engine's. `queue_seconds` is how long the request has
-    waited so far, also after it was preempted.
+    waited so far, also after it was preempted. `prompt_logprobs` come with the first token: of each
+    token of the prompt but the first, which nothing foretells.
     """
 
     request_id: str
@@ -46,6 +47,7 @@ class RequestOutput:
     error: str | None = None
     refused: bool = False
     logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

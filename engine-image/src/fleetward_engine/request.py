@@ -19,7 +19,8 @@ class SamplingParams:
     """How tokens are chosen; defaults and meanings follow the OpenAI and vLLM names.
 
     `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those filters off. `logprobs` N
-    asks for the N most likely tokens beside the chosen one's own log-probability (0: only its own).
+    asks for the N most likely tokens beside the chosen one's own log-probability (0: only its own);
+    `prompt_logprobs` asks the same of each token of the prompt, which is then computed whole.
     Penalties count generated tokens; `repetition_penalty` counts the prompt's too. `logit_bias`
     holds (token id, what is added to its logit) pairs.
 
@@ -41,6 +42,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -63,8 +65,9 @@ class SamplingParams:
                 f"repetition_penalty must be above 0, not {self.repetition_penalty}",
                 param="repetition_penalty",
             )
-        if self.logprobs is not None:
-            _in_range("logprobs", self.logprobs, low=0, high=MAX_LOGPROBS)
+        for count in (self.logprobs, self.prompt_logprobs):
+            if count is not None:
+                _in_range("logprobs", count, low=0, high=MAX_LOGPROBS)
         if len(self.stop) > MAX_STOP_STRINGS or any(not text for text in self.stop):
             raise RequestRefused(
                 f"stop takes at most {MAX_STOP_STRINGS} strings, none of them empty", param="stop"
@@ -135,6 +138,11 @@ class Request:
     priority: int = 0
     weight: int = 1
     deadline: float = math.inf
+
+    @property
+    def reads_cache(self) -> bool:
+        """Whether it may use cached KV: not to learn how likely its prompt is, which needs all."""
+        return self.sampling.prompt_logprobs is None
 
 
 def _shorter(first: int | None, second: int | None) -> int | None:

@@ -36,6 +36,24 @@ def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[Sampled]:
     ]
 
 
+def score(logits: Tensor, targets: Sequence[int], *, top: int) -> list[TokenLogprobs]:
+    """How likely known tokens were, one a row, with the `top` likeliest beside each.
+
+    Args:
+        logits: [rows, vocab], any float type; of the model alone, as for generated tokens.
+        targets: a token id a row.
+        top: how many of the likeliest.
+    """
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    ids = torch.tensor(targets, device=logprobs.device)
+    own = logprobs.gather(1, ids[:, None]).squeeze(1).tolist()
+    values, likeliest = (each.tolist() for each in logprobs.topk(top))
+    return [
+        TokenLogprobs(target, own[row], tuple(zip(likeliest[row], values[row], strict=True)))
+        for row, target in enumerate(targets)
+    ]
+
+
 def choose(logits: Tensor, params: SamplingParams, number: float) -> int:
     """Draw from the filtered distribution by inverting its cumulative sum at `number`.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from fleetward_engine.model_runner import Sampled, SampleRow, StepInput
+from fleetward_engine.model_runner import Sampled, SampleRow, StepInput, StepOutput
 from fleetward_engine.outputs import TokenLogprobs
 from fleetward_engine.simulation_profile import SimulationProfile
 from fleetward_engine.tokenizer import ByteTokenizer
@@ -54,7 +54,7 @@ class SimulatedRunner:
         """Bytes that overwriting one block really overwrites here."""
         return self.block_size * self._kv.itemsize
 
-    def run(self, step: StepInput) -> list[Sampled]:
+    def run(self, step: StepInput) -> StepOutput:
         """Write the step's tokens, wait as long as the profile says, invent the next ones."""
         starts, ends = step.row_offsets[:-1], step.row_offsets[1:]
         for table, start, end in zip(step.block_tables, starts, ends, strict=True):
@@ -66,7 +66,10 @@ class SimulatedRunner:
         prefill = len(step.token_ids) - decodes
         seconds = self._profile.step_seconds(prefill_tokens=prefill, decode_rows=decodes)
         self._sleep(seconds)
-        return [self._sample(step, row) for row in step.sample_rows]
+        return StepOutput(
+            sampled=[self._sample(step, row) for row in step.sample_rows],
+            scored=[tuple(map(_certain, row.targets)) for row in step.score_rows],
+        )
 
     def zero_blocks(self, blocks: Sequence[int]) -> None:
         """Overwrite the blocks' tokens with zeros."""
@@ -89,7 +92,11 @@ class SimulatedRunner:
         token = int(choices[int.from_bytes(digest[:4], "little") % len(choices)])
         if sample.params.logprobs is None:
             return Sampled(token)
-        return Sampled(token, TokenLogprobs(token, 0.0, ((token, 0.0),)))
+        return Sampled(token, _certain(token))
+
+
+def _certain(token: int) -> TokenLogprobs:
+    return TokenLogprobs(token, 0.0, ((token, 0.0),))
 
 
 def _printable(allowed: bytes) -> Sequence[int]:

@@ -137,7 +137,7 @@ CASES: list[tuple[str, dict[str, Any], str | None, str]] = [
     (TEXT, {"prompt": [[1], [99_999]]}, "prompt", "invalid_value"),
     (TEXT, {"prompt": [1, 99_999]}, "prompt", "invalid_value"),
     (TEXT, {"prompt": [-1]}, "prompt[0]", "invalid_value"),
-    (TEXT, {"prompt": "x", "echo": True, "logprobs": 0}, "logprobs", "unsupported_parameter"),
+    (TEXT, {"prompt": "x", "prompt_logprobs": 0}, "prompt_logprobs", "unsupported_parameter"),
     (TEXT, {"prompt": "x", "suffix": "y"}, "suffix", "unsupported_parameter"),
     (TEXT, {"prompt": "x", "logprobs": 21}, "logprobs", "invalid_value"),
     (TEXT, {"prompt": "x", "best_of": 4}, "best_of", "unsupported_parameter"),

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fleetward_engine.errors import ConfigInvalid, RequestRefused
-from fleetward_engine.model_runner import Sampled, StepInput
+from fleetward_engine.model_runner import Sampled, StepInput, StepOutput
 from fleetward_engine.request import SamplingParams
 from tests.support.engine_core import ACME, Bench, expected_tokens, make_bench, make_request
 
@@ -214,12 +214,13 @@ def test_logits_that_are_not_finite_fail_their_request_only_and_leave_no_cache()
     bench = make_bench(max_num_batched_tokens=64)
     healthy = bench.runner.run
 
-    def poisoned(step: StepInput) -> list[Sampled]:
-        results = healthy(step)
+    def poisoned(step: StepInput) -> StepOutput:
+        ran = healthy(step)
+        sampled = list(ran.sampled)
         for place, row in enumerate(step.sample_rows):
             if step.token_ids[step.row_offsets[row.row]] == 200 or row.index > 2:
-                results[place] = Sampled(None)
-        return results
+                sampled[place] = Sampled(None)
+        return StepOutput(sampled, ran.scored)
 
     bench.runner.run = poisoned  # type: ignore[method-assign]
     bad, good = bench.run(

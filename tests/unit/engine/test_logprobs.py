@@ -12,6 +12,7 @@ from fleetward_engine.detokenizer import Detokenizer
 from fleetward_engine.outputs import FinishReason, RequestOutput, TokenLogprobs
 from fleetward_engine.server.logprobs import (
     LOWEST,
+    PromptTrail,
     TokenEntry,
     TokenTrail,
     chat_logprobs,
@@ -107,3 +108,20 @@ def test_shapes_name_marks_and_bytes_and_say_no_infinity() -> None:
         "top_logprobs": [{"bytes:\\xe2": -0.5, "bytes:\\x82": -1.5, "<|end|>": LOWEST}],
         "text_offset": [13],
     }
+
+
+@given(texts, st.integers(0, 3))
+def test_an_echoed_prompt_s_tokens_lie_in_its_text_and_before_the_answer(
+    text: str, more: int
+) -> None:
+    tokens = [*text.encode(), *[BYTES.TURN] * more]
+    told = [TokenLogprobs(token, -1.0, ((token, -1.0),)) for token in tokens[1:]]
+    entries = PromptTrail(BYTES, tokens, text).entries(told)
+    assert [entry.logprobs.token_id for entry in entries] == tokens
+    assert all(-len(text) <= entry.offset <= 0 for entry in entries)
+    shape = text_logprobs(entries, BYTES, start=len(text))
+    spelled = zip(shape["tokens"], shape["text_offset"], strict=True)  # type: ignore[call-overload]
+    for token, offset in spelled:
+        assert token.startswith(("bytes:", "<|")) or text[offset:].startswith(token)
+    assert shape["token_logprobs"] == [None, *[-1.0] * (len(tokens) - 1)]
+    assert shape["top_logprobs"][0] is None  # type: ignore[index]

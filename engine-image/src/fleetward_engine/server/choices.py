@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fleetward_api.openai import CODE_GRAMMAR_LIMIT, CODE_PURGED
 from fleetward_engine.outputs import RequestOutput
 from fleetward_engine.server.errors import ApiError, late, server_fault, unavailable
-from fleetward_engine.server.logprobs import TokenEntry, TokenTrail
+from fleetward_engine.server.logprobs import PromptTrail, TokenEntry, TokenTrail
 from fleetward_engine.tool_dialect import ToolCall, ToolCallReader
 
 
@@ -30,6 +30,8 @@ class Choice:
         index: its number among the choices of the call.
         counts_prompt: whether it is the one of its prompt's choices whose usage counts the prompt.
         echo: the prompt's text where the answer repeats it.
+        scored: set where the echoed prompt's own log-probabilities were asked for: it is then told
+            with the first token, in place of at once.
         trail: set where log-probabilities were asked for.
         reader: set where tools may be called.
     """
@@ -40,6 +42,7 @@ class Choice:
         *,
         counts_prompt: bool,
         echo: str = "",
+        scored: PromptTrail | None = None,
         trail: TokenTrail | None = None,
         reader: ToolCallReader | None = None,
     ) -> None:
@@ -50,6 +53,8 @@ class Choice:
         self.finish_reason: str | None = None
         self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
         self.calls: tuple[ToolCall, ...] = ()
+        self.tells_echo_late = scored is not None
+        self._scored = scored
         self._trail = trail
         self._reader = reader
         self._pieces: list[str] = []
@@ -69,6 +74,10 @@ class Choice:
         entries = self._trail.feed(output) if self._trail else ()
         delta = Delta(*self._read(output), entries=entries)
         self._pieces.append(delta.text)
+        if self._scored is not None and output.new_token_ids:
+            prompt = self._scored.entries(output.prompt_logprobs)
+            delta = Delta(self.echo + delta.text, delta.calls, (*prompt, *delta.entries))
+            self._scored = None
         self.entries += delta.entries
         self.calls += delta.calls
         self.finish_reason = "tool_calls" if self.calls else output.finish_reason

@@ -18,7 +18,7 @@ from fleetward_engine.server.choices import Choice
 from fleetward_engine.server.conversation import offered_tools
 from fleetward_engine.server.errors import ApiError
 from fleetward_engine.server.identity import Authenticator, Caller
-from fleetward_engine.server.logprobs import TokenTrail
+from fleetward_engine.server.logprobs import PromptTrail, TokenTrail
 from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody
 from fleetward_engine.server.prompt import Prompt
 from fleetward_engine.server.refusals import check_supported
@@ -29,6 +29,7 @@ from fleetward_engine.server.responses_api.translate import as_chat, renamed
 from fleetward_engine.server.sampling import sampling_params
 from fleetward_engine.server.service import EngineService, LoadedModel
 from fleetward_engine.server.streaming import GenerationResponse
+from fleetward_engine.tokenizer import Tokenizer
 from fleetward_engine.tool_dialect import ToolCallReader
 
 
@@ -157,17 +158,13 @@ class Inference:
         requests: list[Request],
         model: LoadedModel,
     ) -> dict[str, Choice]:
-        echo = isinstance(body, CompletionBody) and bool(body.echo)
         calls = isinstance(body, ChatCompletionBody) and bool(offered_tools(body))
         return {
-            request.request_id: Choice(
-                request.choice,
-                counts_prompt=not request.fork_of,
-                echo=prompts[request.choice // (body.n or 1)].text if echo else "",
-                trail=TokenTrail(model.tokenizer)
-                if request.sampling.logprobs is not None
-                else None,
-                reader=ToolCallReader() if calls else None,
+            request.request_id: _choice(
+                request,
+                echo=_echo(body, prompts[request.choice // (body.n or 1)]),
+                tokenizer=model.tokenizer,
+                calls=calls,
             )
             for request in requests
         }
@@ -189,3 +186,22 @@ class Inference:
             )
 
         return Call(body, shape)
+
+
+def _echo(body: ChatCompletionBody | CompletionBody, prompt: Prompt) -> str:
+    return prompt.text if isinstance(body, CompletionBody) and body.echo else ""
+
+
+def _choice(request: Request, *, echo: str, tokenizer: Tokenizer, calls: bool) -> Choice:
+    """What answers a request; `calls` whether it may call tools."""
+    sampling = request.sampling
+    return Choice(
+        request.choice,
+        counts_prompt=not request.fork_of,
+        echo=echo,
+        scored=None
+        if sampling.prompt_logprobs is None
+        else PromptTrail(tokenizer, request.prompt_token_ids, echo),
+        trail=None if sampling.logprobs is None else TokenTrail(tokenizer),
+        reader=ToolCallReader() if calls else None,
+    )

@@ -18,10 +18,15 @@ LOWEST = -9999.0
 
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
-    """One token's log-probabilities and where its text starts, in characters of the answer."""
+    """One token's log-probabilities and where its text starts, in characters of the answer.
+
+    Tokens of an echoed prompt start before the answer, at an offset below 0. `foretold` is False
+    for the first of them: nothing before it says how likely it was.
+    """
 
     offset: int
     logprobs: TokenLogprobs
+    foretold: bool = True
 
 
 class TokenTrail:
@@ -53,6 +58,32 @@ class TokenTrail:
         return tuple(ready)
 
 
+class PromptTrail:
+    """The entries of a prompt that its answer repeats.
+
+    Args:
+        token_ids: the prompt, at least one token. text: as the answer repeats it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, token_ids: Sequence[int], text: str) -> None:
+        self.text = text
+        self._tokenizer = tokenizer
+        self._token_ids = token_ids
+
+    def entries(self, logprobs: Sequence[TokenLogprobs]) -> tuple[TokenEntry, ...]:
+        """An entry a token. `logprobs` are of all tokens but the first."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        first = TokenLogprobs(self._token_ids[0], 0.0, ())
+        found: list[TokenEntry] = []
+        place = 0
+        for one in (first, *logprobs):
+            # A tokenizer may spell a text in more characters than it has.
+            offset = min(place, len(self.text)) - len(self.text)
+            found.append(TokenEntry(offset, one, foretold=bool(found)))
+            place += len(decoder.decode(self._tokenizer.token_bytes(one.token_id)))
+        return tuple(found)
+
+
 def chat_logprobs(entries: Sequence[TokenEntry], tokenizer: Tokenizer) -> Json:
     """The `logprobs` of a chat choice."""
     content = [
@@ -70,13 +101,16 @@ def chat_logprobs(entries: Sequence[TokenEntry], tokenizer: Tokenizer) -> Json:
 
 def text_logprobs(entries: Sequence[TokenEntry], tokenizer: Tokenizer, *, start: int) -> Json:
     """The `logprobs` of a plain completion; `start` is the length of an echoed prompt."""
-    tops: list[Json] = []
+    tops: list[Json | None] = []
     for entry in entries:
         pairs = [*entry.logprobs.top, (entry.logprobs.token_id, entry.logprobs.logprob)]
-        tops.append({_spelled(token_id, tokenizer): _finite(value) for token_id, value in pairs})
+        told: Json = {_spelled(token_id, tokenizer): _finite(value) for token_id, value in pairs}
+        tops.append(told if entry.foretold else None)
     return {
         "tokens": [_spelled(entry.logprobs.token_id, tokenizer) for entry in entries],
-        "token_logprobs": [_finite(entry.logprobs.logprob) for entry in entries],
+        "token_logprobs": [
+            _finite(entry.logprobs.logprob) if entry.foretold else None for entry in entries
+        ],
         "top_logprobs": tops,
         "text_offset": [start + entry.offset for entry in entries],
     }

@@ -92,6 +92,7 @@ class GenerationBody(Body):
     metadata: dict[str, object] | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
+    prompt_logprobs: object = None
     store: bool | None = None
     service_tier: str | None = None
     response_format: ResponseFormat | None = None

@@ -46,6 +46,9 @@ def _shared(body: GenerationBody) -> ApiError | None:
     if body.cache_salt:
         message = "cache_salt is not supported: reuse is bounded by the service's CachePolicy."
         return refused("cache_salt", message)
+    if body.prompt_logprobs is not None:
+        message = "prompt_logprobs is not supported: ask for echo and logprobs of a completion."
+        return refused("prompt_logprobs", message)
     if body.store:
         return refused("store", "Completions are not stored: leave store out or set it to false.")
     if body.service_tier is not None and body.service_tier not in _TIERS:
@@ -121,9 +124,6 @@ def _message(index: int, message: Message, called: set[str]) -> ApiError | None:
 
 
 def _completion(body: CompletionBody) -> ApiError | None:
-    if body.echo and body.logprobs is not None:
-        message = "logprobs of an echoed prompt are not computed: leave out echo or logprobs."
-        return refused("logprobs", message)
     if body.suffix:
         return refused("suffix", "suffix is not supported by this engine.")
     count = len(body.prompts())

@@ -99,7 +99,7 @@ class Answer:
         if self.kind == "chat":
             role = {"role": "assistant", "content": "", "refusal": None}
             return b"".join(event(self._chunk(choice, role)) for choice in choices)
-        echoing = (choice for choice in choices if choice.echo)
+        echoing = (choice for choice in choices if choice.echo and not choice.tells_echo_late)
         return b"".join(event(self._chunk(choice, choice.echo)) for choice in echoing)
 
     def growth(self, choice: Choice, delta: Delta) -> bytes:

@@ -58,6 +58,7 @@ def sampling_params(
             frequency_penalty=_or(body.frequency_penalty, 0.0),
             repetition_penalty=_or(body.repetition_penalty, 1.0),
             logprobs=_logprobs(body),
+            prompt_logprobs=_prompt_logprobs(body),
             logit_bias=_logit_bias(body, limits.vocab_size),
         )
     except RequestRefused as fault:
@@ -91,6 +92,11 @@ def _logprobs(body: ChatCompletionBody | CompletionBody) -> int | None:
     if isinstance(body, CompletionBody):
         return body.logprobs
     return (body.top_logprobs or 0) if body.logprobs else None
+
+
+def _prompt_logprobs(body: ChatCompletionBody | CompletionBody) -> int | None:
+    """An echoed prompt is told as the rest of the text is."""
+    return body.logprobs if isinstance(body, CompletionBody) and body.echo else None
 
 
 def _logit_bias(body: GenerationBody, vocab_size: int) -> tuple[tuple[int, float], ...]:

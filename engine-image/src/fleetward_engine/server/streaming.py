@@ -7,8 +7,9 @@ wait for ``http.disconnect`` beside the engine, and abort the request when it co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol
 
 import orjson
@@ -20,6 +21,9 @@ from fleetward_engine.server.choices import Choice, check_output
 from fleetward_engine.server.errors import ApiError, server_fault
 from fleetward_engine.server.generation import Generation
 from fleetward_engine.server.responses import Shape, error_event
+
+INLINE_TOKENS = 256
+"""Log-probabilities of more tokens are written on a worker thread: a token takes up to 10 µs."""
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -74,7 +78,9 @@ class GenerationResponse(Response):
             while outputs := await self._generation.next_outputs():
                 for output in outputs:
                     self._choices[output.request_id].feed(output)
-            content = orjson.dumps(self._shape.whole(self._finished()))
+            choices = self._finished()
+            tokens = sum(len(choice.entries) for choice in choices)
+            content = await _run(lambda: orjson.dumps(self._shape.whole(choices)), tokens=tokens)
             response = Response(content, media_type="application/json")
         except ApiError as error:
             response = error.response()
@@ -99,12 +105,17 @@ class GenerationResponse(Response):
         """Send all but the end, which is returned."""
         pending = self._shape.opening(list(self._choices.values()))
         while outputs:
-            pending += b"".join(chunk for output in outputs for chunk in self._chunks(output))
+            pending += await _run(
+                partial(self._grown, outputs), tokens=sum(len(o.prompt_logprobs) for o in outputs)
+            )
             if pending:
                 await send({"type": "http.response.body", "body": pending, "more_body": True})
                 pending = b""
             outputs = await self._generation.next_outputs()
         return self._shape.ending(self._finished())
+
+    def _grown(self, outputs: list[RequestOutput]) -> bytes:
+        return b"".join(chunk for output in outputs for chunk in self._chunks(output))
 
     def _chunks(self, output: RequestOutput) -> Iterator[bytes]:
         choice = self._choices[output.request_id]
@@ -119,6 +130,11 @@ class GenerationResponse(Response):
         if any(choice.finish_reason is None for choice in choices):
             raise server_fault("The engine ended this request without a result.")
         return choices
+
+
+async def _run(make: Callable[[], bytes], *, tokens: int) -> bytes:
+    """Make a piece of an answer; with log-probabilities of many tokens, beside the event loop."""
+    return make() if tokens <= INLINE_TOKENS else await asyncio.to_thread(make)
 
 
 async def _until_gone(serve: Awaitable[None], receive: Receive) -> None:
