@@ -96,7 +96,7 @@ class Inference:
         check_supported(body)
         model, _ = self.service.ready_parts()
         prompts = await model.encoder.prompts(body)
-        grammar = await model.grammars.grammar_of(body)
+        grammar = await model.grammars.grammar_of(body, tenant=caller.tenant)
         requests = self._requests(body, prompts, grammar, caller=caller, arrival=arrival)
         generation = self.service.submit(requests)
         return GenerationResponse(

@@ -7,15 +7,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from fleetward_api.openai import CODE_INVALID_VALUE
+from fleetward_api.openai import CODE_INVALID_VALUE, CODE_RATE_LIMIT
 from fleetward_engine.errors import GrammarRefused
 from fleetward_engine.grammar import Grammar, GrammarCompiler, json_rule
 from fleetward_engine.server.conversation import offered_tools
 from fleetward_engine.server.errors import ApiError
+from fleetward_engine.server.fair_turns import FairTurns, LineFull
 from fleetward_engine.server.openai_models import ChatCompletionBody, CompletionBody
 from fleetward_engine.server.openai_tools import NamedTool, ResponseFormat
 from fleetward_engine.tokenizer import Tokenizer
 from fleetward_engine.tool_dialect import Tool, call_grammar
+
+MOST_WAITING = 64
+"""Schemas of one tenant that may wait for the compiler. Each takes milliseconds; a hostile one, up
+to the compiler's own limit."""
 
 _ANY_OBJECT: dict[str, object] = {"type": "object"}
 
@@ -29,33 +34,38 @@ class _Asked:
 
 
 class GrammarDesk:
-    """Compiles grammars one after another on its own thread; the first waits for the compiler.
+    """Compiles grammars one after another on its own thread, by turns between tenants.
 
-    Nothing is kept between calls: a schema is its caller's data.
+    The first waits for the compiler. Nothing is kept between calls: a schema is its caller's data.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._compiler: GrammarCompiler | None = None
+        self._turns = FairTurns(most_waiting=MOST_WAITING)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar")
 
-    async def grammar_of(self, body: ChatCompletionBody | CompletionBody) -> Grammar | None:
+    async def grammar_of(
+        self, body: ChatCompletionBody | CompletionBody, *, tenant: str
+    ) -> Grammar | None:
         """The grammar of a checked body; None where any text will do.
 
         Raises:
-            ApiError: 400 that says what of the schema can't be followed.
+            ApiError: 400 that says what of the schema can't be followed, 429 where too many of this
+                tenant's wait already.
         """
         asked = _asked(body.response_format)
         grammar = None
         if asked is not None:
             # By itself also beside tools, so that what is wrong with it is told as its own.
             grammar = await self._compiled(
+                tenant,
                 "response_format",
                 lambda compiler: compiler.json_schema(asked.schema, lenient=asked.lenient),
             )
         if isinstance(body, ChatCompletionBody) and (tools := offered_tools(body)):
             grammar = await self._compiled(
-                "tools", lambda compiler: compiler.lark(_calls(body, tools, asked))
+                tenant, "tools", lambda compiler: compiler.lark(_calls(body, tools, asked))
             )
         return grammar
 
@@ -64,11 +74,18 @@ class GrammarDesk:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _compiled(
-        self, param: str, compile_: Callable[[GrammarCompiler], Grammar]
+        self, tenant: str, param: str, compile_: Callable[[GrammarCompiler], Grammar]
     ) -> Grammar:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._worker, self._compile, compile_)
+            async with self._turns.turn(tenant):
+                return await loop.run_in_executor(self._worker, self._compile, compile_)
+        except LineFull as fault:
+            message = f"{param}: {MOST_WAITING} schemas of yours wait to be read; try again later."
+            headers = {"retry-after": "1"}
+            raise ApiError(
+                429, message, param=param, code=CODE_RATE_LIMIT, headers=headers
+            ) from fault
         except GrammarRefused as fault:
             message = f"{param}: the schema can't be followed: {fault}."
             raise ApiError(400, message, param=param, code=CODE_INVALID_VALUE) from fault
