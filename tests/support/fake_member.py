@@ -28,6 +28,7 @@ from fleetward_api.bundle import (
 from fleetward_api.canonical import canonical_bytes
 from fleetward_api.chain_log import ChainLog
 from fleetward_api.errors import AdminError
+from fleetward_api.isolation_probe import ProbeLook, ProbeOrder, ProbeReport
 from fleetward_api.keys import SealingPublicKey, VerifyKey
 from fleetward_api.member import MemberKeys, admission_reply
 from fleetward_api.receipt import RECEIPT_DOMAIN, Receipt, TierCounts
@@ -39,7 +40,8 @@ from fleetward_api.signed import sign
 class FakeMember:
     """One process. `blocks` is what it says it removes; `faulty` breaks the receipt's sums.
 
-    `silent` names calls that are answered 503; `pushes` and `orders` are what arrived.
+    `silent` names calls that are answered 503, `unknown` those that it does not have; `crosses` are
+    identities that find another's cache in a probe. `pushes`, `orders` and `probes` are what came.
     """
 
     kind: MemberKind
@@ -54,6 +56,9 @@ class FakeMember:
     faulty: bool = False
     fault: str = ""
     silent: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    crosses: set[str] = field(default_factory=set)
+    probes: list[ProbeOrder] = field(default_factory=list)
     pushes: list[PolicyBundle | GatewayBundle] = field(default_factory=list)
     orders: list[PurgeOrder] = field(default_factory=list)
     receipts: dict[str, bytes] = field(default_factory=dict)
@@ -72,7 +77,7 @@ class FakeMember:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/admission", self._admission)
-        app.router.add_route("*", "/{call:state|policy|purge}", self._call)
+        app.router.add_route("*", "/{call:state|policy|purge|isolation-probe}", self._call)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with self.keys.tls_files() as files:
             context.load_cert_chain(*files)
@@ -110,6 +115,8 @@ class FakeMember:
                 now=time.time(),
                 guard=self._guard,
             )
+            if call in self.unknown:
+                raise AdminError(404, "unknown_call", "Not Found")
             if call in self.silent:
                 raise AdminError(503, "silent", "told to be silent")
             return _json(self._answer(call, body))
@@ -121,7 +128,27 @@ class FakeMember:
             return canonical_bytes(self._take(body))
         if call == "purge":
             return self._purge(PurgeOrder.model_validate_json(body))
+        if call == "isolation-probe":
+            return canonical_bytes(self._probe(ProbeOrder.model_validate_json(body)))
         return canonical_bytes(self._state())
+
+    def _probe(self, order: ProbeOrder) -> ProbeReport:
+        self.probes.append(order)
+        if self.bundle is None:
+            raise AdminError(503, "no_policy", "No policy bundle is in force yet.")
+        looks = [
+            ProbeLook(identity="the same identity", may_reuse=True, cached_tokens=32),
+            *(
+                ProbeLook(identity=who, may_reuse=False, cached_tokens=32 * (who in self.crosses))
+                for who in ("another tenant", "another document tag")
+            ),
+        ]
+        return ProbeReport(
+            pod_uid=self.pod_uid,
+            bundle_digest=self.bundle.digest,
+            prompt_tokens=33,
+            looks=tuple(looks),
+        )
 
     def _take(self, body: bytes) -> BundleAck:
         push = BundlePush if self.kind == "engine" else GatewayPush

@@ -7,6 +7,7 @@ from typing import Any
 
 from fleetward_api.admin import MemberState, ModelState
 from fleetward_api.floors import Floors
+from fleetward_api.isolation_probe import ProbeJudgement
 from fleetward_api.resources import CachePolicy, InferenceService
 from fleetward_operator.core.observed import Ack, ServiceConfig, ServiceObserved
 from fleetward_operator.core.pods import PodSeen, observe_pod
@@ -17,11 +18,13 @@ from fleetward_operator.core.policy import (
     choose_policy,
     next_bundle,
 )
+from fleetward_operator.core.probe_seen import remember_probe
 from fleetward_operator.manifests.desired import Environment, PublicKeys
 from fleetward_operator.settings import EngineRules
 
 NOW = dt.datetime(2026, 1, 1, 12, 0, 0, tzinfo=dt.UTC)
 IMAGE = "registry.test/fleetward-engine:1"
+PROVED = ProbeJudgement("Proved", "")
 RULES = EngineRules(
     default_image=IMAGE,
     images=(),
@@ -157,7 +160,7 @@ def observed(
     live: Any = None,
     **kwargs: Any,
 ) -> ServiceObserved:
-    """What a pass sees of a service whose running engines have acked, unless told otherwise."""
+    """What a pass sees of a service whose engines acked and were probed, unless told otherwise."""
     subject = subject or service()
     choice = kwargs.pop("choice", None) or choose_policy(subject, policies)
     bundle = kwargs.pop("bundle", None) or first_bundle(subject, choice)
@@ -166,6 +169,9 @@ def observed(
     if acked and bundle is not None:
         ack = Ack(generation=bundle.generation, digest=bundle.digest)
         acks = {one.uid: ack for one in pods if one.reachable}
+    if acks:
+        proofs = {uid: remember_probe(None, bundle, PROVED, at=0.0, wall=0.0) for uid in acks}
+        kwargs.setdefault("probes", proofs)
     children = {("Deployment", subject.metadata.name): live} if live else {}
     return ServiceObserved(
         service=subject,

@@ -36,7 +36,13 @@ class World:
     members: dict[str, FakeMember] = field(default_factory=dict)
     _next_host: int = 2
 
-    def settings(self, *, pod: str = "operator-0", timings: Timings | None = None) -> Settings:
+    def settings(
+        self,
+        *,
+        pod: str = "operator-0",
+        timings: Timings | None = None,
+        probe_every_s: float = 600.0,
+    ) -> Settings:
         """What one replica of the operator reads."""
         health, metrics = free_port(), free_port()
         return Settings(
@@ -50,6 +56,7 @@ class World:
                 scraper_namespaces=("monitoring",),
             ),
             gateway_url="http://gateway.test",
+            isolation_probe_interval_s=probe_every_s,
             ports=Ports(health=health, metrics=metrics, member_admin=self.admin_port),
             timings=timings or Timings(lease_retry=0.2, member_timeout=3.0),
         )
@@ -142,8 +149,8 @@ class World:
         ]
         return sorted(found, key=lambda pod: pod["metadata"]["name"])
 
-    async def run_pod(self, pod: dict[str, Any], *, ready: bool = True) -> FakeMember:
-        """Say that a pod runs, and be the engine or gateway in it."""
+    async def run_pod(self, pod: dict[str, Any], *, ready: bool = True, **facts: Any) -> FakeMember:
+        """Say that a pod runs, and be the engine or gateway in it, with these facts about it."""
         metadata = pod["metadata"]
         address = f"127.0.0.{self._next_host}"
         self._next_host += 1
@@ -156,6 +163,7 @@ class World:
             port=self.admin_port,
             operator_key=VerifyKey.from_b64((await self.trust())["operator.pub"]),
             sealing_key=SealingPublicKey.from_b64((await self.trust())["sealing.pub"]),
+            **facts,
         )
         await member.start()
         self.members[metadata["uid"]] = member

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from fleetward_api.errors import FleetwardError
+from fleetward_api.quantity import parse_duration
 
 MAX_PORT = 1 << 16
 DEFAULT_HEALTH = 8081
 DEFAULT_METRICS = 9090
 DEFAULT_MEMBER_ADMIN = 8001
+SHORTEST_INTERVAL_S = 60.0
 
 
 class SettingsError(FleetwardError):
@@ -72,7 +74,8 @@ class Timings:
     """Seconds. The lease's three are those of docs/contracts.md.
 
     `tenant_purge` is the deadline of the purge that a Tenant's deletion makes: long enough for a
-    member that restarts, short enough for whoever waits for `kubectl delete`.
+    member that restarts, short enough for whoever waits for `kubectl delete`. `isolation_probe` is
+    what an engine gets to find room for a probe and to make it.
     """
 
     lease_duration: float = 15.0
@@ -80,6 +83,7 @@ class Timings:
     lease_retry: float = 2.0
     request_timeout: float = 15.0
     member_timeout: float = 10.0
+    isolation_probe: float = 5.0
     watch_quiet_limit: float = 150.0
     tenant_purge: float = 300.0
 
@@ -91,12 +95,17 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything the operator reads from outside."""
+    """Everything the operator reads from outside.
+
+    `isolation_probe_interval_s`: between a proof that an engine separates scopes and the next probe
+    of it; 0 probes only when rules or engines change.
+    """
 
     identity: Identity
     key_namespace: str
     engine: EngineRules
     gateway_url: str
+    isolation_probe_interval_s: float = 600.0
     ports: Ports = Ports()
     timings: Timings = Timings()
 
@@ -124,6 +133,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
             accelerator_runtime_class=env.get("FLEETWARD_ACCELERATOR_RUNTIME_CLASS", "").strip(),
         ),
         gateway_url=env.get("FLEETWARD_GATEWAY_URL", ""),
+        isolation_probe_interval_s=_interval(env, "FLEETWARD_ISOLATION_PROBE_INTERVAL", "10m"),
         ports=Ports(
             health=_port(env, "FLEETWARD_HEALTH_PORT", DEFAULT_HEALTH),
             metrics=_port(env, "FLEETWARD_METRICS_PORT", DEFAULT_METRICS),
@@ -146,6 +156,18 @@ def _port(env: Mapping[str, str], name: str, default: int) -> int:
     if not text.isdecimal() or not 0 < int(text) < MAX_PORT:
         raise SettingsError(f"{name} is {text!r}; it must be a port from 1 to {MAX_PORT - 1}.")
     return int(text)
+
+
+def _interval(env: Mapping[str, str], name: str, default: str) -> float:
+    """Seconds of a duration such as `10m`; `0` for never."""
+    text = env.get(name, "").strip() or default
+    try:
+        seconds = 0.0 if text == "0" else parse_duration(text) / 1000
+    except ValueError as fault:
+        raise SettingsError(f"{name}: {fault}; 0 for never.") from fault
+    if 0 < seconds < SHORTEST_INTERVAL_S:
+        raise SettingsError(f"{name} is {text!r}; it must be at least 1m, or 0 for never.")
+    return seconds
 
 
 def _words(text: str) -> tuple[str, ...]:

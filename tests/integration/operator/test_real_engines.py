@@ -99,8 +99,13 @@ async def test_real_engines_take_policies_and_sign_purges(
             return condition(found, "Ready").get("reason") == "Serving"
 
         await until(serving, within_s=60, what="Ready")
+
+        async def proved() -> bool:
+            found = await world.get("InferenceService", "demo")
+            return condition(found, "IsolationVerified").get("reason") == "Verified"
+
+        await until(proved, within_s=60, what="the isolation probes")
         found = await world.get("InferenceService", "demo")
-        assert condition(found, "IsolationVerified")["status"] == "True"
         assert condition(found, "ModelLoaded")["reason"] == "Simulated"
         await world.create(
             {

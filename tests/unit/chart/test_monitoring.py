@@ -118,6 +118,19 @@ def test_pods_go_where_they_are_sent(chart: Chart) -> None:
         assert spec["imagePullSecrets"] == [{"name": "reg"}], name
 
 
+def test_the_age_of_proofs_alerts_only_where_they_are_repeated(chart: Chart) -> None:
+    for interval, told in (("4h", True), ("0", False)):
+        rendered = chart.render({**MONITORED, "operator": {"isolationProbeInterval": interval}})
+        names = {rule["alert"] for rule in rules(rendered)}
+        assert "FleetwardIsolationBroken" in names
+        assert ("FleetwardIsolationNotProved" in names) is told
+        spec = named(rendered, "Deployment", "fleetward-operator")["spec"]["template"]["spec"]
+        environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+        assert environment["FLEETWARD_ISOLATION_PROBE_INTERVAL"] == interval
+    with pytest.raises(ChartRefused, match="isolationProbeInterval"):
+        chart.render({"operator": {"isolationProbeInterval": "7h"}})
+
+
 def test_engines_settings_reach_the_operator(chart: Chart) -> None:
     engine = {"imagePullSecrets": ["a", "b"], "acceleratorRuntimeClass": "nvidia"}
     rendered = chart.render({"engine": engine})

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetward_api.bundle import PolicyBundle, ServiceRef
 from fleetward_api.condition_types import condition_types, undocumented
 from fleetward_api.conditions import find_condition
+from fleetward_api.isolation_probe import ProbeJudgement
 from fleetward_operator.core.children import ApplyChild
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.observed import ServiceObserved
+from fleetward_operator.core.probe_seen import UNSUPPORTED, remember_probe
 from fleetward_operator.core.refused_status import invalid_status
 from fleetward_operator.core.service_plan import READ_EVERY_S, ServicePlan, plan_service
 from tests.support.operator_facts import (
@@ -166,6 +169,15 @@ def test_an_unreadable_spec_has_every_condition_and_all_are_documented() -> None
     assert [one.type for one in status.conditions] == types
 
 
+BUNDLE = PolicyBundle(
+    service=ServiceRef(namespace="apps", name="demo", uid="uid-demo"), generation=1, epoch=1
+)
+JUDGEMENTS = (
+    ProbeJudgement("Proved", ""),
+    ProbeJudgement("Failed", "reuse crossed a scope"),
+    ProbeJudgement("NotProved", "it had no room for a probe in time"),
+    UNSUPPORTED,
+)
 # Everything a pass can see, in combination.
 containers = st.sampled_from([{"running": {}}, WAITING, CRASHING, {}, {"terminated": LAST}])
 
@@ -173,6 +185,7 @@ containers = st.sampled_from([{"running": {}}, WAITING, CRASHING, {}, {"terminat
 @st.composite
 def observations(draw: st.DrawFn) -> ServiceObserved:
     wanted = draw(st.integers(0, 3))
+    kwargs: dict[str, Any] = {}
     pods = tuple(
         pod(
             f"p{number}",
@@ -195,6 +208,11 @@ def observations(draw: st.DrawFn) -> ServiceObserved:
     if draw(st.booleans()):
         spec = {**spec, "scaling": {"mode": "External"}, "replicas": wanted}
     fault = draw(st.sampled_from(["", "no model"]))
+    if draw(st.booleans()):
+        shown = draw(st.sampled_from(JUDGEMENTS))
+        old = draw(st.sampled_from([BUNDLE, BUNDLE.model_copy(update={"epoch": 9})]))
+        probe = remember_probe(None, old, shown, at=0.0, wall=0.0)
+        kwargs["probes"] = {one.uid: probe for one in pods}
     return observed(
         service(**spec),
         pods=pods,
@@ -206,6 +224,7 @@ def observations(draw: st.DrawFn) -> ServiceObserved:
         name_conflict=draw(
             st.sampled_from([None, Refusal(reason="NameTaken", message="another has it")])
         ),
+        **kwargs,
     )
 
 

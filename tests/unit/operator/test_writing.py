@@ -150,7 +150,16 @@ def test_settings_come_from_the_environment() -> None:
             "FLEETWARD_HEALTH_PORT": "9999",
             "FLEETWARD_ENGINE_IMAGE_PULL_SECRETS": "reg, other",
             "FLEETWARD_ACCELERATOR_RUNTIME_CLASS": "nvidia",
+            "FLEETWARD_ISOLATION_PROBE_INTERVAL": "1h",
         }
+    )
+    assert settings.isolation_probe_interval_s == 3600
+    assert read_settings(BASE).isolation_probe_interval_s == 600
+    assert (
+        read_settings(
+            {**BASE, "FLEETWARD_ISOLATION_PROBE_INTERVAL": "0"}
+        ).isolation_probe_interval_s
+        == 0
     )
     assert settings.engine.pull_secrets == ("reg", "other")
     assert settings.engine.accelerator_runtime_class == "nvidia"
@@ -165,6 +174,8 @@ def test_settings_come_from_the_environment() -> None:
         ({"POD_NAME": ""}, "POD_NAME is missing"),
         ({"FLEETWARD_ENGINE_IMAGE": " "}, "FLEETWARD_ENGINE_IMAGE is missing"),
         ({"FLEETWARD_IMAGE_PULL_POLICY": "Sometimes"}, "must be one of"),
+        ({"FLEETWARD_ISOLATION_PROBE_INTERVAL": "often"}, "is no duration"),
+        ({"FLEETWARD_ISOLATION_PROBE_INTERVAL": "10s"}, "at least 1m"),
         ({"FLEETWARD_HEALTH_PORT": "0"}, "must be a port"),
         ({"FLEETWARD_METRICS_PORT": "x"}, "must be a port"),
     ],

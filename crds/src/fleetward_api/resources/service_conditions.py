@@ -36,6 +36,10 @@ POD_TROUBLES: Final = (
 )
 """What keeps a pod from serving."""
 
+ISOLATION_BROKEN: Final = Reason(
+    "IsolationBroken",
+    "A probe of a replica reused cache across scopes, or outlived its purge; the message says.",
+)
 _STARTING: Final = Reason("Starting", "Pods exist and are not ready yet.")
 _PUSHING: Final = Reason("PushingPolicy", "Engines have yet to acknowledge the cache policy.")
 
@@ -72,6 +76,7 @@ SERVICE_CONDITIONS: Final = (
         "Degraded",
         "Does it serve with less than was asked?",
         (
+            ISOLATION_BROKEN,
             Reason("FewerReplicas", "Fewer replicas take requests than are wanted."),
             *POD_TROUBLES,
         ),
@@ -172,16 +177,26 @@ SERVICE_CONDITIONS: Final = (
     ConditionType(
         "InferenceService",
         "IsolationVerified",
-        "Is every replica known to be ours, and to separate what the policy separates?",
+        "Is every replica known to be ours, and seen to separate what the policy separates?",
         (
-            Reason("Verified", "Every replica proved its pod and reports the floors in force."),
+            Reason(
+                "Verified",
+                "Every replica proved its pod, reports the floors in force, and was seen to reuse "
+                "cache within a scope and not across.",
+            ),
             Reason("NoReplica", "No replica runs, so that nothing can be shared."),
         ),
         (
+            ISOLATION_BROKEN,
             Reason("WaitingForProof", "Some replica has yet to prove which pod it is."),
             Reason("FloorsDiffer", "Some replica reports older floors than those in force."),
             INVALID,
         ),
-        (NOT_OBSERVED,),
+        (
+            NOT_OBSERVED,
+            Reason("Probing", "A replica that takes requests has yet to be probed."),
+            Reason("NotProved", "A probe could not show it; the message says why. It is repeated."),
+            Reason("ProbeUnsupported", "An engine is from before the isolation probe."),
+        ),
     ),
 )

@@ -107,5 +107,7 @@ class InferenceServiceStatus(ApiModel):
     """The cache policy in force."""
     kv_cache: KvCacheStatus | None = None
     """Who has how much cached; absent while nobody has anything."""
+    isolation_subject: _Text | None = None
+    """Digest of the rules and the engines that IsolationVerified proved; absent without a proof."""
     conditions: Conditions = ()
     """The conditions of the service; docs/conditions.md explains types and reasons."""

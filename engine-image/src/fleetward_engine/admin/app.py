@@ -25,7 +25,9 @@ from fleetward_api.admin import (
 from fleetward_api.bundle import BundlePush
 from fleetward_api.canonical import WireModel, canonical_bytes, first_error
 from fleetward_api.errors import AdminError
+from fleetward_api.isolation_probe import ISOLATION_PROBE_PATH, ProbeOrder
 from fleetward_api.replay import ReplayGuard
+from fleetward_engine.admin.isolation import ProbeDesk
 from fleetward_engine.admin.member import Member
 from fleetward_engine.admin.policy_desk import PolicyDesk
 from fleetward_engine.admin.purge import PurgeDesk
@@ -47,6 +49,7 @@ class AdminApi:
     service: EngineService
     policies: PolicyDesk
     purges: PurgeDesk
+    probes: ProbeDesk
 
     async def admission(self, request: Request) -> Response:
         """Unsigned: the caller proves itself by opening the seal."""
@@ -63,6 +66,10 @@ class AdminApi:
     async def purge(self, _request: Request, body: bytes) -> bytes:
         """Carry out an order, or give out its receipt again."""
         return await self.purges.purge(_parse(PurgeOrder, body))
+
+    async def isolation_probe(self, _request: Request, body: bytes) -> bytes:
+        """Try our own isolation."""
+        return canonical_bytes(await self.probes.probe(_parse(ProbeOrder, body)))
 
     async def evidence(self, request: Request, _body: bytes) -> bytes:
         """The log after record ``since``."""
@@ -117,6 +124,7 @@ def admin_app(api: AdminApi, calls: SignedCalls, *, new_id: Callable[[], str]) -
             calls.route("/state", api.state, method="GET"),
             calls.route("/policy", api.policy, method="PUT"),
             calls.route("/purge", api.purge, method="POST"),
+            calls.route(ISOLATION_PROBE_PATH, api.isolation_probe, method="POST"),
             calls.route("/evidence", api.evidence, method="GET"),
             calls.route("/drain", api.drain, method="POST"),
         ],

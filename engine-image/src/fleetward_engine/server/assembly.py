@@ -14,6 +14,7 @@ from fleetward_api.floors import Floors
 from fleetward_api.member import MemberKeys
 from fleetward_engine.admin.app import AdminApi, SignedCalls, admin_app
 from fleetward_engine.admin.fences import Fences
+from fleetward_engine.admin.isolation import ProbeDesk
 from fleetward_engine.admin.member import Member
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.policy_desk import PolicyDesk
@@ -122,7 +123,13 @@ def _admin_app(
     fences = Fences(service)
     policies = PolicyDesk(member, service, fences, service_uid=governance.service_uid)
     purges = PurgeDesk(member, service, fences=fences, policies=policies, wall=world.wall)
-    api = AdminApi(member=member, service=service, policies=policies, purges=purges)
+    probes = ProbeDesk(
+        service,
+        pod_uid=governance.pod.uid,
+        new_id=world.new_id,
+        random_below=secrets.randbelow,
+    )
+    api = AdminApi(member=member, service=service, policies=policies, purges=purges, probes=probes)
     return admin_app(api, SignedCalls(member, wall=world.wall), new_id=world.new_id)
 
 

@@ -18,6 +18,7 @@ from fleetward_api.fault_words import sentence_of
 from fleetward_api.openai import CODE_DEADLINE_UNREACHABLE
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.shares import share_rules
+from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import DeadlineUnreachable, RequestRefused
 from fleetward_engine.factory import fingerprint_of
@@ -46,6 +47,7 @@ class LoadedModel:
     state: ModelState
     fingerprint: ModelFingerprint
     limits: Limits
+    config: EngineConfig
     kv_blocks: int
     block_size: int
     encoder: PromptEncoder
@@ -66,7 +68,7 @@ class LoadedModel:
 @dataclass(frozen=True, slots=True)
 class _Running:
     generation: Generation
-    timeline: Timeline
+    timeline: Timeline | None  # None: it is in no metric
 
 
 class EngineService:
@@ -152,19 +154,25 @@ class EngineService:
             raise unavailable("This engine is draining.", code="draining")
         return self.model, self.policy
 
-    def submit(self, requests: Sequence[Request]) -> Generation:
-        """Queue the requests of one call; their outputs arrive in the generation."""
+    def submit(self, requests: Sequence[Request], *, measured: bool = True) -> Generation:
+        """Queue the requests of one call; their outputs arrive in the generation.
+
+        Those that are not `measured` are nobody's, and stand in no metric.
+        """
         generation = Generation(*(request.request_id for request in requests))
         for request in requests:
-            timeline = Timeline(request.arrival, request.cache.owner.tenant)
+            tenant = request.cache.owner.tenant
+            timeline = Timeline(request.arrival, tenant) if measured else None
             self._running[request.request_id] = _Running(generation, timeline)
             self.loop.submit(request)
         return generation
 
     def abort(self, request_id: str) -> None:
         """Free what a request holds; nothing happens once it has ended."""
-        if self._running.pop(request_id, None) is not None:
-            self.metrics.aborted()
+        running = self._running.pop(request_id, None)
+        if running is not None:
+            if running.timeline is not None:
+                self.metrics.aborted()
             self.loop.abort(request_id)
 
     def fail_all(self, error: ApiError) -> None:
@@ -206,7 +214,8 @@ class EngineService:
             running = self._running.get(output.request_id)
             if running is None:
                 continue
-            self.metrics.observe(running.timeline, output, at)
+            if running.timeline is not None:
+                self.metrics.observe(running.timeline, output, at)
             running.generation.push(output)
             if output.finish_reason is not None:
                 del self._running[output.request_id]
@@ -224,7 +233,8 @@ class EngineService:
         else:
             logger.error("request %s could not be queued", request_id, exc_info=fault)
             error = server_fault("The engine could not queue this request.")
-        self.metrics.refused(error.code or str(error.status))
+        if running.timeline is not None:
+            self.metrics.refused(error.code or str(error.status))
         running.generation.fail(error)
 
     def _end(self, phase: Phase, fault: str) -> None:
@@ -252,6 +262,7 @@ def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:
         state=state,
         fingerprint=fingerprint_of(state),
         limits=Limits(context_tokens=context_tokens, vocab_size=tokenizer.vocab_size),
+        config=engine.config,
         kv_blocks=stats.kv_blocks_total,
         block_size=engine.config.block_size,
         tokenizer=tokenizer,

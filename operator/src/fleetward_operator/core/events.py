@@ -97,6 +97,16 @@ def policy_enforced(message: str) -> Announcement:
     return Announcement(type="Normal", reason="PolicyEnforced", message=message)
 
 
+def isolation_broken(message: str) -> Announcement:
+    """A probe of an engine reused cache across scopes, or outlived its purge."""
+    return Announcement(type="Warning", reason="IsolationBroken", message=message)
+
+
+def isolation_mended(message: str) -> Announcement:
+    """No engine does so any more."""
+    return Announcement(type="Normal", reason="IsolationMended", message=message)
+
+
 def epoch_rotated(number: int, *, why: str) -> Announcement:
     """All cache of the fleet became unreachable."""
     message = f"Rotated the cache epoch to {number}: {why}. No older cache can be reused."

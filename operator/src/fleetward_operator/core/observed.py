@@ -13,6 +13,7 @@ from fleetward_operator.core.children import ChildKey
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.pods import PodSeen
 from fleetward_operator.core.policy import PolicyChoice
+from fleetward_operator.core.probe_seen import ProbeSeen
 from fleetward_operator.manifests.desired import Environment, PublicKeys
 from fleetward_operator.settings import EngineRules
 
@@ -55,6 +56,7 @@ class ServiceObserved:
     states: Mapping[str, MemberState] = field(default_factory=dict)
     push_faults: Mapping[str, str] = field(default_factory=dict)
     stale: frozenset[str] = frozenset()
+    probes: Mapping[str, ProbeSeen] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 

@@ -103,29 +103,11 @@ def decide_policy_enforced(seen: ServiceObserved) -> Verdict:
     what = f"{policy} (bundle generation {seen.bundle.generation})"
     waiting = [pod for pod in seen.running if not seen.has_acked(pod)]
     if waiting:
-        names = _named(seen, waiting)
+        names = named_engines(seen, waiting)
         return fails("WaitingForAcks", f"{what} is not in force yet in {names}.")
     if seen.running:
         return holds("AllAcked", f"{what} is in force in all {len(seen.running)} engine(s).")
     return holds("NoReplica", f"{what} is what the next engine starts with.")
-
-
-def decide_isolation_verified(seen: ServiceObserved) -> Verdict:
-    """Whether each engine proved which pod it is, and holds today's floors.
-
-    Only an admitted pod can ack, and an ack of the wanted bundle is an ack of its floors.
-    """
-    if not seen.running:
-        return holds("NoReplica", "No engine runs, so nothing can be shared.")
-    unproved = [pod for pod in seen.running if pod.uid not in seen.acks]
-    if unproved:
-        return fails("WaitingForProof", f"No proof yet from {_named(seen, unproved)}.")
-    behind = [pod for pod in seen.running if seen.bundle is None or not seen.has_acked(pod)]
-    if behind:
-        return fails("FloorsDiffer", f"Older floors are in force in {_named(seen, behind)}.")
-    return holds(
-        "Verified", f"{len(seen.running)} engine(s) proved their pods and hold the floors."
-    )
 
 
 def _model_digest(seen: ServiceObserved, pod: PodSeen) -> str:
@@ -133,7 +115,8 @@ def _model_digest(seen: ServiceObserved, pod: PodSeen) -> str:
     return "" if state is None or state.model is None else state.model.model_digest or "unnamed"
 
 
-def _named(seen: ServiceObserved, pods: Sequence[PodSeen]) -> str:
+def named_engines(seen: ServiceObserved, pods: Sequence[PodSeen]) -> str:
+    """A few of these pods by name, with why the last push to each failed."""
     told = []
     for pod in pods[:NAMED_PODS]:
         fault = seen.push_faults.get(pod.uid, "")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleetward_api.canonical import canonical_bytes
 from fleetward_api.resources import InferenceServiceStatus
+from fleetward_api.resources.condition import Condition
 from fleetward_operator.core.children import ChildAction, plan_children
 from fleetward_operator.core.desired import desired_service
 from fleetward_operator.core.events import (
     Announcement,
+    isolation_broken,
+    isolation_mended,
     policy_enforced,
     service_not_ready,
     service_ready,
@@ -108,4 +112,16 @@ def _announcements(
     flipped = before.get("CachePolicyEnforced")
     if enforced.reason == "AllAcked" and (fresh or (flipped and flipped.reason != "AllAcked")):
         told.append(policy_enforced(enforced.message))
+    told += _isolation_news(before.get("IsolationVerified"), status)
     return tuple(told)
+
+
+def _isolation_news(
+    was: Condition | None, status: InferenceServiceStatus
+) -> Iterator[Announcement]:
+    found = next(one for one in status.conditions if one.type == "IsolationVerified")
+    was_broken = was is not None and was.reason == "IsolationBroken"
+    if found.reason == "IsolationBroken" and not was_broken:
+        yield isolation_broken(found.message)
+    if found.status == "True" and was_broken:
+        yield isolation_mended(found.message)

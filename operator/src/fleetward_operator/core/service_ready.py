@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fleetward_operator.core.desired import wanted_replicas
 from fleetward_operator.core.gate import Refusal
+from fleetward_operator.core.isolation import decide_isolation_verified
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.service_facts import (
     Verdict,
@@ -56,7 +57,7 @@ def decide_overall(seen: ServiceObserved, *, refusal: Refusal | None) -> Overall
     if decide_policy_enforced(seen).status != "True":
         return _pushing(seen)
     return Overall(
-        ready=holds("Serving", f"{ready} of {wanted} engine(s) take requests."),
+        ready=holds("Serving", _serving(seen)),
         progressing=COMPLETE,
         degraded=_degraded(seen),
         reconciling=SETTLED,
@@ -161,8 +162,18 @@ def _pushing(seen: ServiceObserved) -> Overall:
     )
 
 
+def _serving(seen: ServiceObserved) -> str:
+    wanted, ready = wanted_replicas(seen.service.spec), len(seen.ready)
+    words = f"{ready} of {wanted} engine(s) take requests."
+    broken = decide_isolation_verified(seen).reason == "IsolationBroken"
+    return f"{words} Isolation is broken: see IsolationVerified." if broken else words
+
+
 def _degraded(seen: ServiceObserved) -> Verdict:
     wanted, ready = wanted_replicas(seen.service.spec), len(seen.ready)
+    isolation = decide_isolation_verified(seen)
+    if isolation.reason == "IsolationBroken":
+        return holds(isolation.reason, isolation.message)
     if wanted == 0:
         return fails("Idle", "No engine is wanted.")
     if ready == 0:

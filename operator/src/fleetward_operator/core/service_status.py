@@ -12,10 +12,10 @@ from fleetward_api.resources import (
     PolicyInForce,
 )
 from fleetward_operator.core.desired import wanted_replicas
+from fleetward_operator.core.isolation import decide_isolation_verified, isolation_subject
 from fleetward_operator.core.kv_report import report_kv
 from fleetward_operator.core.observed import ServiceConfig, ServiceObserved
 from fleetward_operator.core.service_facts import (
-    decide_isolation_verified,
     decide_model_loaded,
     decide_policy_enforced,
     decide_route_ready,
@@ -35,6 +35,7 @@ def build_status(
     service = seen.service
     generation = service.metadata.generation
     wanted = wanted_replicas(service.spec)
+    isolation = decide_isolation_verified(seen)
     verdicts = {
         "Ready": overall.ready,
         "Progressing": overall.progressing,
@@ -45,7 +46,7 @@ def build_status(
         "RouteReady": decide_route_ready(seen),
         "ScalingActive": decide_scaling_active(seen),
         "CachePolicyEnforced": decide_policy_enforced(seen),
-        "IsolationVerified": decide_isolation_verified(seen),
+        "IsolationVerified": isolation,
     }
     return InferenceServiceStatus(
         message=overall.ready.message,
@@ -66,6 +67,7 @@ def build_status(
             before=seen.status.kv_cache,
             now=now,
         ),
+        isolation_subject=isolation_subject(seen) if isolation.reason == "Verified" else None,
         conditions=conditions_from(
             seen.status.conditions, verdicts, generation=generation, now=now
         ),

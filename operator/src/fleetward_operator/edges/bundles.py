@@ -11,6 +11,7 @@ from fleetward_api.admin import MemberState
 from fleetward_api.bundle import PolicyBundle
 from fleetward_operator.core.observed import Ack
 from fleetward_operator.core.policy import next_bundle
+from fleetward_operator.core.probe_seen import ProbeSeen
 from fleetward_operator.manifests.bundle import BUNDLE_KEY
 
 RETIRED_KEPT = 1024
@@ -69,12 +70,16 @@ class BundleLedger:
 
 
 class EngineWords:
-    """What engines last said: acks, states, and why a push failed. In memory, by pod uid."""
+    """What engines last said: acks, states, why a push failed, and what probes of them showed.
+
+    In memory, by pod uid.
+    """
 
     def __init__(self) -> None:
         self.acks: dict[str, Ack] = {}
         self.states: dict[str, MemberState] = {}
         self.faults: dict[str, str] = {}
+        self.probes: dict[str, ProbeSeen] = {}
         self._read_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
 
@@ -99,6 +104,7 @@ class EngineWords:
             self.acks,
             self.states,
             self.faults,
+            self.probes,
             self._read_at,
             self._restarts,
         ):

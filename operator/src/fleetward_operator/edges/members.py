@@ -16,6 +16,7 @@ from fleetward_api.bundle import BundleAck, BundlePush, GatewayPush
 from fleetward_api.canonical import first_error
 from fleetward_api.errors import AdmissionError
 from fleetward_api.evidence import Binding
+from fleetward_api.isolation_probe import ISOLATION_PROBE_PATH, ProbeOrder, ProbeReport
 from fleetward_api.keys import SealingKey, VerifyKey
 from fleetward_api.member import open_admission
 from fleetward_api.receipt import Receipt
@@ -26,6 +27,8 @@ from fleetward_operator.edges.token_review import TokenFacts
 from fleetward_operator.errors import MemberError
 from fleetward_operator.manifests.names import TOKEN_AUDIENCE
 
+PROBE_GRACE_S = 5.0
+"""Beyond its deadline, for an engine to end a step and to answer."""
 _Answer = TypeVar("_Answer", bound=BaseModel)
 Review = Callable[[str], Awaitable[TokenFacts]]
 
@@ -131,6 +134,20 @@ class Members:
         data = await self._call(pod, "POST", "/purge", body=order, timeout_s=timeout_s)
         admitted = self._admitted[pod.uid]
         return _read(Signed[Receipt], data, pod), admitted
+
+    async def probe_isolation(self, pod: PodSeen, order: ProbeOrder) -> ProbeReport:
+        """What an engine saw of its own isolation. Raises as `admit`, and `MemberRefused`."""
+        data = await self._call(
+            pod,
+            "POST",
+            ISOLATION_PROBE_PATH,
+            body=order,
+            timeout_s=order.deadline_ms / 1000 + PROBE_GRACE_S,
+        )
+        report = _read(ProbeReport, data, pod)
+        if report.pod_uid != pod.uid:
+            raise MemberError(f"{pod.key} reported as pod {report.pod_uid}, expected {pod.uid}")
+        return report
 
     async def _call(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from fleetward_operator.edges.isolation_metrics import IsolationMetrics
+
 
 class Metrics:
     """All series, in a registry of their own. Names are API: additions only."""
@@ -48,6 +50,7 @@ class Metrics:
             ["call", "result"],
             registry=self.registry,
         )
+        self.isolation = IsolationMetrics(self.registry)
         self.watch_silence = Gauge(
             "fleetward_operator_watch_silence_seconds",
             "Seconds since the API server was last heard on the quietest watch.",

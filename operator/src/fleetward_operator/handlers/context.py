@@ -17,6 +17,7 @@ from fleetward_operator.edges.executor import Executor
 from fleetward_operator.edges.fleet import Fleet
 from fleetward_operator.edges.holds import PodHolds
 from fleetward_operator.edges.members import Members
+from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.purge_crew import PurgeCrew
 from fleetward_operator.edges.purge_record import PurgeRecords
@@ -69,6 +70,7 @@ class Operator:
     evidence: EvidenceStore
     holds: PodHolds
     enqueue: Enqueue
+    metrics: Metrics
     push_retries: dict[str, tuple[int, float]] = field(default_factory=dict)
     retain: RetainWatch = field(default_factory=RetainWatch)
     epoch_seen: FirstSight | None = None

@@ -32,6 +32,7 @@ from fleetward_operator.handlers.context import Operator
 from fleetward_operator.handlers.evidence import reconcile_evidence
 from fleetward_operator.handlers.fleet import reconcile_fleet
 from fleetward_operator.handlers.holds import reconcile_hold
+from fleetward_operator.handlers.isolation import reconcile_isolation
 from fleetward_operator.handlers.policy import reconcile_policy
 from fleetward_operator.handlers.purge import reconcile_purge
 from fleetward_operator.handlers.service import reconcile_service
@@ -44,6 +45,7 @@ from fleetward_operator.settings import Settings
 WATCHDOG_PERIOD_S = 5.0
 AT_ONCE: Final = {
     "service": 8,
+    "isolation": 2,
     "policy": 2,
     "tenant": 2,
     "purge": 4,
@@ -117,6 +119,7 @@ class Replica:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._metrics.leader.set(0)
+            self._metrics.isolation.clear()
             # Who asks from here on is told that nobody works, instead of seeing what is old.
             self.operator = None
         for task in done:
@@ -238,6 +241,7 @@ class Replica:
 
 _RECONCILERS: dict[str, WorkerFunction] = {
     "service": reconcile_service,
+    "isolation": reconcile_isolation,
     "policy": reconcile_policy,
     "tenant": reconcile_tenant,
     "purge": reconcile_purge,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from fleetward_kube import KubeError
 from fleetward_operator.core.gate import claim_of, decide_name_conflict
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.pods import PodSeen
+from fleetward_operator.core.probe_seen import probe_due_in
 from fleetward_operator.core.refused_status import invalid_status
 from fleetward_operator.core.service_plan import STALE_S, ServicePlan, plan_service
 from fleetward_operator.edges.catalog import Invalid
@@ -34,6 +35,7 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
     service = op.catalog.service(key)
     if item is None or service is None or "deletionTimestamp" in item["metadata"]:
         # Children follow their owner by garbage collection; nothing of ours holds a service.
+        op.metrics.isolation.forget(key)
         return None
     if isinstance(service, Invalid):
         return await _report_invalid(op, item, service)
@@ -56,6 +58,8 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
         plan = plan_service(seen, config=op.config, now=op.clock.now())
         if not plan.pushes:
             break
+    if any(due_in == 0.0 for _, due_in in probes_due(op, seen)):
+        op.enqueue("isolation", key)
     wait = await op.statuses.write(item, before=service.status, after=plan.status)
     if wait is None:
         for announcement in plan.announcements:
@@ -81,8 +85,22 @@ def observe_service(op: Operator, key: str, service: InferenceService) -> Servic
         acks=op.words.acks,
         states=op.words.states,
         push_faults=op.words.faults,
+        probes=op.words.probes,
         stale=op.words.stale((pod.uid for pod in pods), before=op.clock.monotonic() - STALE_S),
     )
+
+
+def probes_due(op: Operator, seen: ServiceObserved) -> Iterator[tuple[PodSeen, float]]:
+    """The engines to probe, each with the seconds until it is due."""
+    for pod in seen.ready:
+        if seen.bundle is not None and seen.has_acked(pod):
+            due_in = probe_due_in(
+                seen.probes.get(pod.uid),
+                seen.bundle,
+                now=op.clock.monotonic(),
+                interval_s=op.settings.isolation_probe_interval_s,
+            )
+            yield pod, due_in
 
 
 def _children(op: Operator, service: InferenceService) -> dict[tuple[str, str], dict[str, Any]]:

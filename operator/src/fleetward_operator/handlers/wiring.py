@@ -111,6 +111,7 @@ async def build_operator(
         evidence=EvidenceStore(client, writer, namespace=namespace),
         holds=PodHolds(client, writer),
         enqueue=enqueue,
+        metrics=metrics,
     )
     return operator, calls
 
