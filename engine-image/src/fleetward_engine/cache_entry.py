@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fleetward_api.owner import Owner
+from fleetward_engine.public_tenant import PUBLIC_TENANT
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,11 @@ class Entry:
     def is_leaf(self) -> bool:
         """Whether no cached prefix goes on from here."""
         return self.first_child is None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it is of a declared public prefix, and so nobody's data."""
+        return self.owner.tenant == PUBLIC_TENANT
 
     def moved_to(self, block: int, *, parent: Entry | None = None) -> Entry:
         """The same content, with its whole past, in a block of another tier; in no index yet."""

@@ -19,7 +19,9 @@ from fleetward_engine.governance import Governance
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.live_requests import LiveRequests
 from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput, StepOutput
-from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.outputs import EngineStats, PublicBlocks, RequestOutput
+from fleetward_engine.public_cache import PublicCache
+from fleetward_engine.public_tenant import is_listed
 from fleetward_engine.refusal import refuse_impossible
 from fleetward_engine.request import Request
 from fleetward_engine.scheduler import Scheduler
@@ -70,6 +72,7 @@ class Engine:
         self._requests = LiveRequests(self._scheduler, self._deadlines)
         self._counters = Counters(last_progress=clock())
         self.governance = Governance(self._kv_cache, self._requests, runner, clock)
+        self.public = PublicCache(self._kv_cache, self._requests, tokenizer, clock)
 
     @property
     def block_bytes(self) -> int:
@@ -97,6 +100,7 @@ class Engine:
             known_ids=self._requests.ids,
         )
         sequence = Sequence(request, order=self._counters.arrivals + 1)
+        self._kv_cache.begin_public(sequence)
         if not self._requests.waits_for_prompt(request):
             self._refuse_late(sequence)
         if not self.has_work:
@@ -115,6 +119,7 @@ class Engine:
         now = self._clock()
         self._kv_cache.expire(now)
         self._requests.close_late(now)
+        self.public.tend()
         outputs = self._requests.take_closing()
         plan = self._scheduler.schedule(now)
         self._counters.preemptions += plan.num_preempted
@@ -130,7 +135,7 @@ class Engine:
             self._counters.steps += 1
         self.governance.overwrite_dirty()
         self._counters.last_progress = self._clock()
-        return outputs
+        return self.public.without_own(outputs)
 
     def preempt(self, request_id: str) -> bool:
         """Take a running request's blocks; it recomputes. False if it is not running."""
@@ -168,8 +173,15 @@ class Engine:
             kv_blocks_max_share=pool.accounts.max_blocks,
             kv_blocks_guaranteed=pool.accounts.guaranteed_blocks,
             shares=pool.accounts.shares(),
-            holdings=tuple(index.holdings()),
-            scope_counts={scope: index.counts(scope) for scope in index.scopes()},
+            holdings=tuple(one for one in index.holdings() if is_listed(one.scope.tenant)),
+            scope_counts={
+                scope: index.counts(scope) for scope in index.scopes() if is_listed(scope.tenant)
+            },
+            public_blocks=PublicBlocks(
+                reserved=self.public.plan.blocks,
+                cached=self.public.num_cached,
+                left_out=self.public.plan.left_out,
+            ),
         )
 
     def set_scheduling(self, policy: SchedulingPolicy) -> None:
@@ -182,6 +194,11 @@ class Engine:
         """Raise AssertionError when the engine's books contradict each other."""
         self._kv_cache.check_integrity(list(self._scheduler.running))
         self._requests.check_integrity()
+
+    def _count(self, sequence: Sequence) -> None:
+        self._counters.generation_tokens += 1
+        if sequence.num_output_tokens == 0:
+            self._counters.prompt_tokens += sequence.num_prompt_tokens
 
     def _step_input(self, scheduled: SequenceOf[ScheduledSequence]) -> StepInput:
         token_ids: list[int] = []
@@ -230,10 +247,9 @@ class Engine:
             self._counters.failed_logits += 1
         else:
             self._kv_cache.commit(sequence, now)
-            self._counters.generation_tokens += 1
             self._scheduler.charge(sequence, output_tokens=1)
-            if sequence.num_output_tokens == 0:
-                self._counters.prompt_tokens += sequence.num_prompt_tokens
+            if is_listed(sequence.tenant):
+                self._count(sequence)
         output = generation.advance(sampled)
         if output.finish_reason is not None:
             self._requests.drop(generation.request_id)

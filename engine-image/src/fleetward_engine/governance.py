@@ -15,6 +15,7 @@ from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.live_requests import LiveRequests
 from fleetward_engine.model_runner import ModelRunner
 from fleetward_engine.outputs import FenceResult, PurgeCounts
+from fleetward_engine.public_tenant import PUBLIC_TENANT
 from fleetward_engine.refusal import SHARE_LOWERED, kv_tokens_of
 from fleetward_engine.share_rules import ShareRules
 
@@ -109,7 +110,8 @@ class Governance:
         self._kv_cache.set_share_rules(rules)
         limit = self._kv_cache.max_request_tokens
         for generation in self._requests:
-            if kv_tokens_of(generation.sequence.request) > limit:
+            fits = kv_tokens_of(generation.sequence.request) <= limit
+            if not fits and generation.sequence.tenant != PUBLIC_TENANT:
                 self._requests.close(generation, "error", error=SHARE_LOWERED)
         self.overwrite_dirty()
 

@@ -11,14 +11,17 @@ at another floor, writes into it.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
+from fleetward_api.cache_key import block_key
 from fleetward_api.scope import Scope
 from fleetward_engine.block_pool import BlockPool, Eviction
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.canary import Canary, ReadFingerprints
 from fleetward_engine.prefix_index import Departure, PrefixIndex
+from fleetward_engine.public_tenant import is_listed
 from fleetward_engine.request import CacheContext
 from fleetward_engine.sequence import Sequence
 from fleetward_engine.share_rules import ShareRules
@@ -78,6 +81,27 @@ class KvCache:
         for account in self.pool.accounts:
             self._trim(account.tenant)
 
+    def begin_public(self, sequence: Sequence) -> None:
+        """Let a new sequence begin with the public blocks that its prompt begins with."""
+        context = sequence.request.cache
+        if context.public_root is None or not self._may_use(context):
+            return
+        keys: list[bytes] = []
+        prompt, size = sequence.request.prompt_token_ids, self.block_size
+        for start in range(0, len(prompt) - size + 1, size):
+            parent = keys[-1] if keys else context.public_root
+            key = block_key(parent, prompt[start : start + size])
+            if key not in self.index:
+                break
+            keys.append(key)
+        sequence.begin_with(keys)
+
+    def keep_public(self, keys: Container[bytes]) -> None:
+        """Drop every public block but those of these keys, with all that goes on from it."""
+        for entry in self.index.public_entries():
+            if entry.key not in keys and self.index.find(entry.key) is entry:
+                self._drop(entry, "removed")
+
     def admit(self, sequence: Sequence, now: float) -> bool:
         """Give a sequence its cached prefix and room for every token it knows, or nothing.
 
@@ -100,8 +124,9 @@ class KvCache:
         sequence.num_computed = len(hits) * self.block_size
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.num_computed
-            self.query_tokens += sequence.num_prompt_tokens
-            self.hit_tokens += sequence.num_computed
+            if is_listed(sequence.tenant):
+                self.query_tokens += sequence.num_prompt_tokens
+                self.hit_tokens += sequence.num_computed
         return True
 
     def cached_tokens(self, sequence: Sequence, now: float) -> int:
@@ -159,6 +184,9 @@ class KvCache:
             known = self.index.find(keys[position])
             if known is not None and self._drop_corrupt([known]):
                 known = None
+            if known is None and position < sequence.num_public:
+                # Withdrawn meanwhile. No request makes anything public, nor goes on from nothing.
+                break
             if known is None:
                 fresh.append(_entry(keys[position], sequence, parent, now))
                 self.index.insert(fresh[-1])
@@ -195,7 +223,7 @@ class KvCache:
 
     def fenced(self, context: CacheContext) -> bool:
         """Whether the request was authorised below its scope's floor."""
-        return context.floor < self._floors.get(context.scope, 0)
+        return any(floor < self._floors.get(scope, 0) for scope, floor in context.owner.standings)
 
     def fence(self, scope: Scope, floor: int) -> None:
         """Raise the scope's floor: requests from below it look up and insert nothing any more."""
@@ -256,7 +284,7 @@ class KvCache:
         for account in self.pool.accounts:
             first = account.next_block()
             entry = None if first is None else self.index.entry_of(first)
-            if entry is not None and not entry.is_leaf:
+            if entry is not None and not entry.is_leaf and not account.is_public:
                 raise AssertionError(f"block {first} would be evicted before those after it")
 
     def _may_use(self, context: CacheContext) -> bool:
@@ -273,9 +301,15 @@ class KvCache:
         return max(0, self.blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
 
     def _newly_used(self, sequence: Sequence, hits: SequenceOf[Entry]) -> int:
-        """Blocks that admission would take into use: all but hits that others use already."""
-        shared = sum(1 for entry in hits if self.pool.ref_count(entry.block) > 0)
+        """Blocks that admission would take into use: all but hits that others use already.
+
+        Those of public prefixes lie in room of their own.
+        """
+        shared = sum(1 for entry in hits if self._is_shared(entry))
         return self.blocks_for(len(sequence.token_ids)) - shared
+
+    def _is_shared(self, entry: Entry) -> bool:
+        return entry.is_public or self.pool.ref_count(entry.block) > 0
 
     def _account(self, sequence: Sequence) -> Account:
         return self.pool.accounts.of(sequence.tenant)

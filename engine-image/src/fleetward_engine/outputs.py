@@ -97,6 +97,15 @@ class TenantShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublicBlocks:
+    """Blocks of declared public prefixes: set apart for them, cached, declared without room."""
+
+    reserved: int
+    cached: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
     """Gauges and counters at one moment. `last_progress` is in monotonic seconds.
 
@@ -130,6 +139,7 @@ class EngineStats:
     shares: Mapping[str, TenantShare]
     holdings: tuple[KvHolding, ...]
     scope_counts: Mapping[Scope, ScopeCounts]
+    public_blocks: PublicBlocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

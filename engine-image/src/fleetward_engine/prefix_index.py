@@ -19,6 +19,7 @@ from fleetward_engine.cache_entry import Entry
 from fleetward_engine.estates import Estates
 from fleetward_engine.expiry import ExpiryQueue
 from fleetward_engine.outputs import KvHolding, ScopeCounts
+from fleetward_engine.public_tenant import PUBLIC_TENANT
 
 Departure = Literal["pool", "quota", "corrupt", "expired", "removed"]
 """Why an entry left: evicted because the pool or its tenant's share was full, or because its bytes
@@ -53,6 +54,9 @@ class _Ledger:
     def entries(self) -> list[Entry]:
         """All entries, those of each class oldest first."""
         return [entry for shelf in self.shelves.values() for entry in shelf.entries.values()]
+
+
+_NO_LEDGER = _Ledger()
 
 
 class PrefixIndex:
@@ -124,6 +128,15 @@ class PrefixIndex:
         """The entry that points at the block, if any."""
         return self._by_block.get(block)
 
+    def public_entries(self) -> list[Entry]:
+        """Those of public prefixes, each after what it goes on from."""
+        return self._public.entries()
+
+    @property
+    def num_public(self) -> int:
+        """How many entries are of public prefixes."""
+        return sum(len(shelf.entries) for shelf in self._public.shelves.values())
+
     def find(self, key: bytes) -> Entry | None:
         """The entry of a key, past its deadline or not."""
         return self._entries.get(key)
@@ -166,8 +179,13 @@ class PrefixIndex:
         return left
 
     def limit_ttls(self, *, idle_ttl: float, max_ttl: float) -> None:
-        """Shorten every entry's TTLs to these limits (seconds); none is ever lengthened."""
+        """Shorten every entry's TTLs to these limits (seconds); none is ever lengthened.
+
+        Those of public prefixes are nobody's data and live for as long as they are declared.
+        """
         for entry in self._entries.values():
+            if entry.is_public:
+                continue
             before = entry.deadline
             entry.idle_ttl = min(entry.idle_ttl, idle_ttl)
             entry.max_ttl = min(entry.max_ttl, max_ttl)
@@ -235,6 +253,10 @@ class PrefixIndex:
         for entry in self._entries.values():
             if entry.parent is not None and self._entries.get(entry.parent.key) is not entry.parent:
                 raise AssertionError(f"block {entry.block} outlived its parent")
+
+    @property
+    def _public(self) -> _Ledger:
+        return self._ledgers.get(PUBLIC_TENANT, _NO_LEDGER)
 
     def _shelf_of(self, entry: Entry) -> _Shelf:
         return self._ledgers[entry.owner.tenant].shelves[entry.retention_class]

@@ -96,7 +96,8 @@ class CacheContext:
     (`fleetward_api.cache_key.cache_root`); None reads and writes no cache. `owner` names every
     scope by which its blocks are purged, with that scope's floor in the identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
     bytes of its blocks are overwritten when it ends. A TTL of None means no limit.
-    `retention_class` names the class that these came from, for the books.
+    `retention_class` names the class that these came from, for the books. `public_root` is that of
+    the declared public prefixes, which it reads too; None where it reads none.
     """
 
     root: bytes | None
@@ -105,6 +106,7 @@ class CacheContext:
     idle_ttl_ms: int | None = None
     max_ttl_ms: int | None = None
     retention_class: str = ""
+    public_root: bytes | None = None
 
     def limited(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> CacheContext:
         """The same with TTLs no longer than these."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 
-from fleetward_api.cache_key import block_key
+from fleetward_api.cache_key import block_key, fold_root
 from fleetward_engine.request import Request
 
 
@@ -18,8 +18,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "_keys", "block_table", "cached_tokens", "num_committed", "num_computed", "order", "owner",
-        "passed_by", "queue_seconds", "request", "token_ids", "waiting_since",
+        "_keys", "block_table", "cached_tokens", "num_committed", "num_computed",
+        "num_public", "order", "owner", "passed_by", "queue_seconds", "request", "token_ids", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, request: Request, *, order: int) -> None:
@@ -34,6 +34,7 @@ class Sequence:
         self.waiting_since = request.arrival
         self.queue_seconds = 0.0
         self.passed_by = 0  # tokens that others who passed it may come to, while it did not fit
+        self.num_public = 0  # leading blocks of a public prefix, which it reads and never makes
         self._keys: list[bytes] = []
 
     @property
@@ -84,6 +85,8 @@ class Sequence:
     def block_keys(self, count: int, block_size: int) -> SequenceOf[bytes]:
         """The keys of the first `count` blocks, each chained from the one before.
 
+        The first private one after a public prefix is chained from the root as well.
+
         Raises:
             ValueError: the request has no cache root, or fewer full blocks are known.
         """
@@ -95,8 +98,17 @@ class Sequence:
         while len(self._keys) < count:
             start = len(self._keys) * block_size
             parent = self._keys[-1] if self._keys else root
+            if 0 < self.num_public == len(self._keys):
+                parent = fold_root(parent, root)
             self._keys.append(block_key(parent, self.token_ids[start : start + block_size]))
         return self._keys[:count]
+
+    def begin_with(self, public_keys: SequenceOf[bytes]) -> None:
+        """Let its first blocks be those of a public prefix; before any key was asked for."""
+        if self._keys:
+            raise RuntimeError("a sequence has keys already: it can't begin otherwise")
+        self._keys = list(public_keys)
+        self.num_public = len(public_keys)
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
         """Let what it leaves in the cache from here on live no longer than this."""

@@ -16,7 +16,8 @@ class ShareRules:
     `guaranteed_percent` of the pool is out of reach of all other tenants. The two fit into the
     pool together, so that no tenant's largest request needs what another is guaranteed.
     `protected_percent` of what a tenant may hold is for blocks that were reused: they outlast those
-    that were not. `by_priority`: blocks of tenants with lower priority go first.
+    that were not. `by_priority`: blocks of tenants with lower priority go first. `public_blocks`
+    are set apart for public prefixes: the shares are of the others.
 
     Raises:
         ValueError: a share is out of range, or the first two exceed the pool together.
@@ -26,6 +27,7 @@ class ShareRules:
     guaranteed_percent: int = 0
     protected_percent: int = 0
     by_priority: bool = False
+    public_blocks: int = 0
 
     def __post_init__(self) -> None:
         """Refuse shares that contradict each other."""
@@ -37,6 +39,10 @@ class ShareRules:
                 f"guaranteed {self.guaranteed_percent} and largest share {self.max_percent} "
                 "exceed 100 percent together: lower one of them"
             )
+
+    def tenant_blocks(self, num_blocks: int) -> int:
+        """Blocks of a pool that tenants share, at least one."""
+        return max(1, num_blocks - self.public_blocks)
 
     def max_blocks(self, num_blocks: int) -> int:
         """Most blocks that one tenant may hold, at least one."""

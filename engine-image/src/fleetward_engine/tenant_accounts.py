@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fleetward_engine.outputs import TenantShare
-from fleetward_engine.probe_tenants import is_probe
+from fleetward_engine.public_tenant import PUBLIC_TENANT, is_listed
 from fleetward_engine.share_rules import ShareRules
 
 _SMALL = 64
@@ -39,6 +39,11 @@ class Account:
     newcomers: OrderedDict[int, int] = field(default_factory=OrderedDict)
     protected: OrderedDict[int, int] = field(default_factory=OrderedDict)
     offered: Rank | None = None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether these are the blocks of public prefixes, which never make room for others."""
+        return self.tenant == PUBLIC_TENANT
 
     @property
     def cached(self) -> int:
@@ -77,10 +82,14 @@ class TenantAccounts:
     def set_rules(self, rules: ShareRules) -> None:
         """Judge by other rules from now on; what is above a limit is for the caller to trim."""
         self.rules = rules
-        self.max_blocks = rules.max_blocks(self.num_blocks)
+        self._tenant_blocks = rules.tenant_blocks(self.num_blocks)
+        self.max_blocks = rules.max_blocks(self._tenant_blocks)
         self._protected_limit = self.max_blocks * rules.protected_percent // 100
-        self._cache_limit = self.max_blocks - rules.headroom_blocks(self.num_blocks)
+        self._cache_limit = self.max_blocks - rules.headroom_blocks(self._tenant_blocks)
         self._rebuild()
+        if rules.public_blocks:
+            # What is set apart is reserved from now on, whether anything lies there yet or not.
+            self.of(PUBLIC_TENANT)
 
     def resize(self, num_blocks: int) -> None:
         """Take the shares of another number of blocks from now on."""
@@ -91,7 +100,7 @@ class TenantAccounts:
         """The tenant's account, opened at its first request."""
         account = self._accounts.get(tenant)
         if account is None:
-            account = Account(tenant, number=len(self._by_number), guest=is_probe(tenant))
+            account = Account(tenant, number=len(self._by_number), guest=not is_listed(tenant))
             self._accounts[tenant] = account
             self._by_number.append(account)
             self._rebuild()
@@ -114,7 +123,8 @@ class TenantAccounts:
 
     def share_left(self, account: Account) -> int:
         """Blocks that the tenant's own limit lets it take into use, if it evicts all it caches."""
-        return self.max_blocks - account.in_use
+        limit = self.rules.public_blocks if account.is_public else self.max_blocks
+        return limit - account.in_use
 
     def room_for(self, account: Account) -> int:
         """Blocks that the tenant can take into use now; below zero when others run in its room.
@@ -131,6 +141,8 @@ class TenantAccounts:
 
     def floor_of(self, account: Account) -> int:
         """Blocks that others can't take from the tenant."""
+        if account.is_public:
+            return self.rules.public_blocks
         return 0 if account.guest else self.guaranteed_blocks
 
     def use(self, account: Account) -> None:
@@ -164,16 +176,20 @@ class TenantAccounts:
 
     def surplus(self, account: Account) -> int | None:
         """The block to evict because the tenant's cache leaves no head-room below its limit."""
-        return account.next_block() if account.held > self._cache_limit else None
+        if account.is_public or account.held <= self._cache_limit:
+            return None
+        return account.next_block()
 
     def at_limit(self, account: Account) -> bool:
         """Whether one more block has to replace one of the tenant's own for its limit's sake."""
-        return account.held >= self.max_blocks < self.num_blocks
+        limited = self.max_blocks < self._tenant_blocks and not account.is_public
+        return limited and account.held >= self.max_blocks
 
     def next_victim(self, account: Account) -> int | None:
         """The block that makes room in a full pool: the tenant's own, or beyond another's floor."""
         other = self._first_beyond_floor()
-        ranks = [(self._rank(each), each) for each in (account, other) if each and each.cached]
+        mine = None if account.is_public else account
+        ranks = [(self._rank(each), each) for each in (mine, other) if each and each.cached]
         return min(ranks, key=lambda one: one[0])[1].next_block() if ranks else None
 
     def next_excess(self) -> int | None:
@@ -191,8 +207,8 @@ class TenantAccounts:
             for stamps in (list(account.newcomers.values()), list(account.protected.values())):
                 if stamps != sorted(stamps):
                     raise AssertionError(f"{account.tenant}: cached blocks are out of order")
-            eligible = account.cached and account.held > self.floor_of(account)
-            if eligible and (self._rank(account), account.number) not in self._heap:
+            offer = self._is_offerable(account) and (self._rank(account), account.number)
+            if offer and offer not in self._heap:
                 raise AssertionError(f"{account.tenant}: its next block is not offered")
 
     def _first_beyond_floor(self) -> Account | None:
@@ -208,7 +224,8 @@ class TenantAccounts:
         return None
 
     def _is_offerable(self, account: Account) -> bool:
-        return account.cached > 0 and account.held > self.floor_of(account)
+        spare = account.cached > 0 and account.held > self.floor_of(account)
+        return spare and not account.is_public
 
     def _count_reserved(self) -> int:
         return sum(max(account.in_use, self.floor_of(account)) for account in self._by_number)
@@ -232,7 +249,7 @@ class TenantAccounts:
 
     def _rebuild(self) -> None:
         self.guaranteed_blocks = self.rules.guaranteed_blocks(
-            self.num_blocks, num_tenants=sum(not account.guest for account in self._by_number)
+            self._tenant_blocks, num_tenants=sum(not account.guest for account in self._by_number)
         )
         self._reserved = self._count_reserved()
         self._sweep()

@@ -16,11 +16,15 @@ from fleetward_engine.admin.retention import TtlLimits, live_limits
 
 @dataclass(frozen=True, slots=True)
 class PolicyInForce:
-    """What new requests are governed by from the moment it is set."""
+    """What new requests are governed by from the moment it is set.
+
+    `public_blocks` of the pool are set apart for its public prefixes; 0 while it is not known.
+    """
 
     bundle: PolicyBundle
     secret: bytes = field(repr=False)
     floors: Floors
+    public_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

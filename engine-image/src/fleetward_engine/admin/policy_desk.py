@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from dataclasses import replace
 
 from fleetward_api.bundle import BundleAck, BundlePush
 from fleetward_api.errors import AdminError
@@ -18,10 +20,12 @@ from fleetward_engine.admin.policy import (
     decide_push,
     with_tenant_floor,
 )
+from fleetward_engine.admin.public_texts import PublicTexts
 from fleetward_engine.admin.retention import TtlLimits
 from fleetward_engine.admin.scheduling import scheduling_policy
 from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.engine import Engine
+from fleetward_engine.server.loop import EngineStopped
 from fleetward_engine.server.service import EngineService
 
 logger = logging.getLogger(__name__)
@@ -39,6 +43,9 @@ class PolicyDesk:
         self._service_uid = service_uid
         self._floors = Floors()
         self._turn = asyncio.Lock()
+        self._public = PublicTexts(service)
+        self._after_loading: asyncio.Task[None] | None = None
+        service.when_loaded = self._model_loaded
 
     async def put(self, push: BundlePush) -> BundleAck:
         """Put a bundle in force.
@@ -76,20 +83,21 @@ class PolicyDesk:
         self._floors = with_tenant_floor(self._floors, scope.tenant, floor)
         policy = self._service.policy
         if policy is not None:
-            self._service.policy = PolicyInForce(
-                bundle=policy.bundle, secret=policy.secret, floors=self._floors
-            )
+            self._service.policy = replace(policy, floors=self._floors)
         return self._floors.floor_of(scope)
 
     async def _apply(self, verdict: Apply) -> None:
         policy = verdict.policy
         before = self._service.policy, self._floors
+        if before[0] is not None:
+            policy = replace(policy, public_blocks=before[0].public_blocks)
         self._service.policy, self._floors = policy, policy.floors
         try:
             for scope, floor in verdict.raised:
                 await self._fences.fence(scope, floor, policy.bundle.deletion.in_flight)
             await self._limit(verdict.ttls)
             await self._share_and_order(policy)
+            await self._publish(policy)
         except BaseException:
             # Not acknowledged, so not in force: the same push must do all of it again.
             self._service.policy, self._floors = before
@@ -115,8 +123,30 @@ class PolicyDesk:
 
         await self._service.loop.call(limit)
 
+    async def _publish(self, policy: PolicyInForce) -> None:
+        """Set apart what its public prefixes take, and have them computed there."""
+        plan = await self._public.plan(policy)
+        current = self._service.policy
+        if current is not None and plan.blocks != current.public_blocks:
+            # Purges may have raised floors meanwhile.
+            self._service.policy = replace(current, public_blocks=plan.blocks)
+            await self._share_and_order(self._service.policy)
+        await self._public.declare(policy, plan)
+
+    def _model_loaded(self) -> None:
+        self._after_loading = asyncio.create_task(self._publish_late())
+
+    async def _publish_late(self) -> None:
+        """For a policy that was in force before the model, whose tokenizer nobody knew."""
+        async with self._turn:
+            if self._service.policy is not None:
+                # Whoever stops the engine in between has no use for it.
+                with contextlib.suppress(EngineStopped):
+                    await self._publish(self._service.policy)
+
     async def _share_and_order(self, policy: PolicyInForce) -> None:
-        rules, order = share_rules(policy.bundle), scheduling_policy(policy.bundle)
+        rules = share_rules(policy.bundle, public_blocks=policy.public_blocks)
+        order = scheduling_policy(policy.bundle)
 
         def apply(engine: Engine) -> None:
             engine.governance.set_share_rules(rules)

@@ -13,6 +13,7 @@ from fleetward_api.cache_key import (
     RootInputs,
     cache_root,
     document_tags_digest,
+    public_root,
 )
 from fleetward_api.owner import Owner, owner_of
 from fleetward_engine.admin.policy import PolicyInForce
@@ -34,6 +35,9 @@ def cache_context(
         idle_ttl_ms=retention.idle_ttl_ms,
         max_ttl_ms=retention.max_ttl_ms,
         retention_class=caller.retention_class,
+        public_root=public_root(policy.secret, model)
+        if policy.public_blocks and not closed
+        else None,
     )
 
 

@@ -39,6 +39,7 @@ class KvCollector(Collector):
             "KV blocks that others cannot take from a tenant.",
             stats.kv_blocks_guaranteed,
         )
+        yield self._public_blocks(stats)
         yield self._tenant_blocks(stats)
         yield self._tenant_hits(stats)
         yield self._evictions(stats)
@@ -51,6 +52,18 @@ class KvCollector(Collector):
 
     def _gauge(self, name: str, text: str, value: int) -> GaugeMetricFamily:
         return GaugeMetricFamily(self._prefix + name, text, value=value)
+
+    def _public_blocks(self, stats: EngineStats) -> Metric:
+        family = GaugeMetricFamily(
+            self._prefix + "kv_public_blocks",
+            "KV blocks of public prefixes: set apart, cached, or declared and without room.",
+            labels=["state"],
+        )
+        public = stats.public_blocks
+        family.add_metric(["reserved"], public.reserved)
+        family.add_metric(["cached"], public.cached)
+        family.add_metric(["left_out"], public.left_out)
+        return family
 
     def _tenant_blocks(self, stats: EngineStats) -> Metric:
         held: Counter[tuple[str, str]] = Counter()

@@ -56,7 +56,8 @@ class LoadedModel:
 
     def limits_under(self, policy: PolicyInForce) -> Limits:
         """What one request may use: the context, as far as its tenant's share of the KV goes."""
-        share = share_rules(policy.bundle).max_blocks(self.kv_blocks) * self.block_size
+        rules = share_rules(policy.bundle, public_blocks=policy.public_blocks)
+        share = rules.max_blocks(rules.tenant_blocks(self.kv_blocks)) * self.block_size
         return replace(self.limits, context_tokens=min(self.limits.context_tokens, share))
 
     def close(self) -> None:
@@ -93,6 +94,7 @@ class EngineService:
         self.fault = ""
         self.ended = asyncio.Event()
         self.connections: Callable[[], int] = lambda: 0
+        self.when_loaded: Callable[[], None] = lambda: None
         self._running: dict[str, _Running] = {}
         self._open_responses = 0
         self._leaks = LeakWatch()
@@ -186,6 +188,7 @@ class EngineService:
         self.model = loaded_model(engine, model)
         self.phase = "running"
         logger.info("model loaded: %s", model.model_digest)
+        self.when_loaded()
 
     def on_load_failed(self, fault: BaseException) -> None:
         """The model can't be loaded: say so in every place that is looked at."""
