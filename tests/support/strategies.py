@@ -110,8 +110,9 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
         },
     )
     policies = st.sampled_from(["FCFS", "WeightedFair", "Priority"])
+    admission = optional(maxPredictedWait=durations, kvHeadroomPercent=st.integers(-1, 101))
     scheduling = st.one_of(
-        optional(policy=st.sampled_from(["FCFS", "WeightedFair"])),
+        optional(policy=st.sampled_from(["FCFS", "WeightedFair"]), admission=admission),
         st.fixed_dictionaries({"policy": st.just("Priority"), "agingAfter": durations}),
         optional(policy=policies, agingAfter=durations),
     )

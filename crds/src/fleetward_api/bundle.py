@@ -84,11 +84,35 @@ class Quota(WireModel):
         return self
 
 
+class Admission(WireModel):
+    """When a request is turned away at once. None: never for that.
+
+    Attributes:
+        max_predicted_wait_ms: longest predicted time in the queue.
+        kv_headroom_percent: part of the KV blocks that requests taken in must not come to need.
+    """
+
+    max_predicted_wait_ms: Annotated[Count, Field(ge=1)] | None = None
+    kv_headroom_percent: Annotated[Percent, Field(le=99)] | None = None
+
+
 class Scheduling(WireModel):
-    """In which order requests are taken; `aging_after_ms` of waiting counts as one priority."""
+    """In which order requests are taken; `aging_after_ms` of waiting counts as one priority.
+
+    `admission` is left out of the written form where it says nothing, as an engine from before it
+    expects.
+    """
 
     policy: SchedulingPolicy = "FCFS"
     aging_after_ms: Annotated[Count, Field(ge=1)] | None = None
+    admission: Admission = Admission()
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_admission(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if self.admission == Admission():
+            del written["admission"]
+        return written
 
     @model_validator(mode="after")
     def _ages_by_priority_only(self) -> Scheduling:

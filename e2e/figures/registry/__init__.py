@@ -2,6 +2,7 @@
 
 from e2e.figures.figure import Figure
 from e2e.figures.registry import (
+    admission,
     api_server_trouble,
     engine_surface,
     engine_under_fire,
@@ -31,4 +32,5 @@ FIGURES: tuple[Figure, ...] = (
     *packaging.FIGURES,
     *real_pods.FIGURES,
     *scheduling.FIGURES,
+    *admission.FIGURES,
 )

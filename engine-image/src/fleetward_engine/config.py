@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fleetward_engine.admission.limits import ADMIT_ALL, AdmissionLimits
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.scheduling.policy import FCFS, SchedulingPolicy
 
@@ -43,6 +44,7 @@ class EngineConfig:
     enable_chunked_prefill: bool = True
     verify_kv: bool = False
     scheduling: SchedulingPolicy = FCFS
+    admission: AdmissionLimits = ADMIT_ALL
     simulation_profile: Path | None = None
 
     def __post_init__(self) -> None:

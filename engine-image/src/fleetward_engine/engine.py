@@ -7,10 +7,10 @@ become of their cache is the business of `governance`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 
+from fleetward_engine.admission.admission import Admission
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.counters import Counters
 from fleetward_engine.errors import ConfigInvalid
@@ -68,9 +68,12 @@ class Engine:
         self._scheduling = config.scheduling
         discipline = build_discipline(config.scheduling)
         self._scheduler = Scheduler(limits, self._kv_cache, discipline)
-        self._deadlines = Deadlines()
-        self._requests = LiveRequests(self._scheduler, self._deadlines)
+        self._requests = LiveRequests(self._scheduler, Deadlines())
         self._counters = Counters(last_progress=clock())
+        self.admission = Admission(
+            limits, scheduler=self._scheduler, requests=self._requests, kv_cache=self._kv_cache
+        )
+        self.admission.follow(config.admission)
         self.governance = Governance(self._kv_cache, self._requests, runner, clock)
         self.public = PublicCache(self._kv_cache, self._requests, tokenizer, clock)
 
@@ -90,6 +93,7 @@ class Engine:
         Raises:
             RequestRefused: it can never be served, or its id is in use.
             DeadlineUnreachable: it would be late.
+            AdmissionRefused: it would wait too long, or need KV that is promised to others.
         """
         refuse_impossible(
             request,
@@ -101,8 +105,8 @@ class Engine:
         )
         sequence = Sequence(request, order=self._counters.arrivals + 1)
         self._kv_cache.begin_public(sequence)
-        if not self._requests.waits_for_prompt(request):
-            self._refuse_late(sequence)
+        is_fork = self._requests.waits_for_prompt(request)
+        self.admission.check(sequence, self._clock(), is_fork=is_fork)
         if not self.has_work:
             self._counters.last_progress = self._clock()
         self._counters.arrivals += 1
@@ -127,10 +131,9 @@ class Engine:
         self._counters.passes += plan.num_passed
         self.governance.overwrite_dirty()
         if plan.scheduled:
-            began = self._clock()
             step = self._step_input(plan.scheduled)
             ran = self._runner.run(step)
-            self._deadlines.observe(plan.scheduled, self._clock() - began)
+            self.admission.observe_step(plan.scheduled, self._clock() - now)
             outputs += self._update(plan.scheduled, step, ran)
             self._counters.steps += 1
         self.governance.overwrite_dirty()
@@ -166,6 +169,7 @@ class Engine:
             yields=self._counters.yields,
             passes=self._counters.passes,
             failed_logits=self._counters.failed_logits,
+            admission_refusals=dict(self.admission.refusals),
             kv_corruptions=self._kv_cache.canary.corruptions,
             steps=self._counters.steps,
             last_progress=self._counters.last_progress,
@@ -252,16 +256,10 @@ class Engine:
                 self._count(sequence)
         output = generation.advance(sampled)
         if output.finish_reason is not None:
+            self.admission.observe_end(sequence, output.finish_reason)
             self._requests.drop(generation.request_id)
         self._requests.release_forks(generation)
         return output
-
-    def _refuse_late(self, sequence: Sequence) -> None:
-        if not math.isinf(sequence.deadline):
-            now = self._clock()
-            own = sequence.num_uncomputed - self._kv_cache.cached_tokens(sequence, now)
-            before = self._scheduler.prompt_tokens_before(sequence)
-            self._deadlines.refuse_late(sequence, before + own, now)
 
 
 def _max_model_len(config: EngineConfig, runner: ModelRunner) -> int:

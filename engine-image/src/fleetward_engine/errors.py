@@ -7,12 +7,15 @@ FleetwardError
     ├── ModelUnsupported   the model exists, but this engine has no code for it
     ├── RequestRefused     this request can never be served
     ├── DeadlineUnreachable  this request would be late
+    ├── AdmissionRefused   this request would wait too long, or need KV that is promised to others
     ├── ChatRefused        these messages don't fit the model's chat template
     ├── GrammarRefused     this schema or grammar can't be followed
     └── GrammarFailed      a grammar came to its limits within one text
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from fleetward_api.errors import FleetwardError
 
@@ -68,6 +71,24 @@ class DeadlineUnreachable(EngineError):
             f"This request can't make its deadline: it would wait for {wait_s:.1f} s or longer."
         )
         self.wait_s = wait_s
+
+
+class AdmissionRefused(EngineError):
+    """The engine has too much to do for this request; later it may not.
+
+    Args:
+        why: the limit that it would break.
+        retry_after_s: seconds after which it would not, if nobody else came.
+    """
+
+    default_reason = "AdmissionRefused"
+
+    def __init__(
+        self, message: str, *, why: Literal["predicted_wait", "kv_headroom"], retry_after_s: float
+    ) -> None:
+        super().__init__(message)
+        self.why: Literal["predicted_wait", "kv_headroom"] = why
+        self.retry_after_s = retry_after_s
 
 
 class ChatRefused(EngineError):

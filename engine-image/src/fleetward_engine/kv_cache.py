@@ -37,6 +37,14 @@ class Purged:
     blocks_in_use: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reusable:
+    """Tokens that a new request would find in the cache, and their blocks that others use now."""
+
+    tokens: int
+    blocks_in_use: int
+
+
 class KvCache:
     """What the scheduler asks for room and the engine asks for deletion.
 
@@ -129,9 +137,11 @@ class KvCache:
                 self.hit_tokens += sequence.num_computed
         return True
 
-    def cached_tokens(self, sequence: Sequence, now: float) -> int:
-        """How much of the sequence its own scope has cached now."""
-        return len(self._lookup(sequence, now)) * self.block_size
+    def reusable(self, sequence: Sequence, now: float) -> Reusable:
+        """What of the sequence its own scope has cached now."""
+        hits = self._lookup(sequence, now)
+        in_use = sum(1 for entry in hits if self._is_shared(entry))
+        return Reusable(tokens=len(hits) * self.block_size, blocks_in_use=in_use)
 
     def is_over_share(self, sequence: Sequence, now: float) -> bool:
         """Whether `admit` fails for the tenant's own limit: only its own requests' ends help."""

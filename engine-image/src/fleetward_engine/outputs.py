@@ -10,6 +10,8 @@ from fleetward_api.scope import Scope
 
 BlockKey = bytes
 FinishReason = Literal["stop", "length", "abort", "error", "deadline"]
+AdmissionReason = Literal["predicted_wait", "kv_headroom", "deadline"]
+"""Why a request was not taken in: too long a wait, KV promised to others, or it would be late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class EngineStats:
     yields: int
     passes: int
     failed_logits: int
+    admission_refusals: Mapping[AdmissionReason, int]
     kv_corruptions: int
     steps: int
     last_progress: float

@@ -73,11 +73,11 @@ class Scheduler:
     def prompt_tokens_before(self, sequence: Sequence) -> int:
         """Prompt tokens that are surely computed before a new sequence's.
 
-        What is left of a running prompt tells what of it was cached, so it counts for its own
-        tenant alone.
+        What is left of a running prompt tells what of it was cached, so it counts only for those
+        who may use the same cache.
         """
         running = [
-            one for one in self.running if one.tenant == sequence.tenant and not one.is_decoding
+            one for one in self.running if one.shares_cache_with(sequence) and not one.is_decoding
         ]
         return sum(one.num_uncomputed for one in (*running, *self.waiting.ahead_of(sequence)))
 

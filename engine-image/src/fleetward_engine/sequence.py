@@ -18,8 +18,9 @@ class Sequence:
     """
 
     __slots__ = (
-        "_keys", "block_table", "cached_tokens", "num_committed", "num_computed",
-        "num_public", "order", "owner", "passed_by", "queue_seconds", "request", "token_ids", "waiting_since",
+        "_keys", "block_table", "cached_at_arrival", "cached_tokens", "expected_output",
+        "num_committed", "num_computed", "num_public", "num_steps", "order", "owner", "passed_by",
+        "queue_seconds", "request", "shared_blocks", "token_ids", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, request: Request, *, order: int) -> None:
@@ -34,6 +35,12 @@ class Sequence:
         self.waiting_since = request.arrival
         self.queue_seconds = 0.0
         self.passed_by = 0  # tokens that others who passed it may come to, while it did not fit
+        # What admission expected when it came: tokens of its answer; of its prompt, those found in
+        # the cache; and of their blocks, those that others were using.
+        self.expected_output = request.sampling.max_tokens
+        self.cached_at_arrival = 0
+        self.shared_blocks = 0
+        self.num_steps = 0  # in which it was run
         self.num_public = 0  # leading blocks of a public prefix, which it reads and never makes
         self._keys: list[bytes] = []
 
@@ -41,6 +48,11 @@ class Sequence:
     def tenant(self) -> str:
         """Whose request it is."""
         return self.owner.tenant
+
+    def shares_cache_with(self, other: Sequence) -> bool:
+        """Whether either may find what the other left in the cache."""
+        root = self.request.cache.root
+        return root is not None and root == other.request.cache.root
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -6,11 +6,13 @@ Flags are the engine's; the environment says which pod and which service this is
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from fleetward_engine.admission.limits import AdmissionLimits
 from fleetward_engine.config import EngineConfig, KvCacheDtype
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.scheduling.policy import PolicyName, SchedulingPolicy
@@ -79,6 +81,7 @@ def argument_parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="load a model and serve it", allow_abbrev=False)
     _add_model(serve)
     _add_engine(serve)
+    _add_admission(serve)
     _add_process(serve)
     drain = commands.add_parser(
         "drain", help="turn a running engine's readiness off and wait for its streams"
@@ -134,6 +137,20 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_admission(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument(
+        "--admission-max-predicted-wait-seconds",
+        type=float,
+        default=math.inf,
+        help="refuse who would wait longer; in a governed engine until its policy bundle says so",
+    )
+    serve.add_argument(
+        "--admission-kv-headroom-percent",
+        type=int,
+        help="part of the KV blocks that requests taken in must not come to need; the same",
+    )
+
+
 def _add_process(serve: argparse.ArgumentParser) -> None:
     ports = Ports()
     serve.add_argument(
@@ -175,6 +192,10 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         verify_kv=arguments.verify_kv,
         scheduling=SchedulingPolicy(
             arguments.scheduling_policy, arguments.scheduling_aging_after_seconds
+        ),
+        admission=AdmissionLimits(
+            max_predicted_wait_s=arguments.admission_max_predicted_wait_seconds,
+            kv_headroom_percent=arguments.admission_kv_headroom_percent,
         ),
         simulation_profile=arguments.simulation_profile,
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fleetward_api.bundle import (
+    Admission,
     BundlePush,
     Deletion,
     EpochSecret,
@@ -91,6 +92,35 @@ def test_a_later_part_is_written_only_where_it_says_something() -> None:
     assert written["quota"] == {"maxSharePercent": 50, "guaranteedSharePercent": 0}
     for push in (BundlePush(bundle=told), BundlePush(bundle=BUNDLE)):
         assert parse_model(BundlePush, canonical_bytes(push)) == push
+
+
+def test_admission_is_written_only_where_it_says_something() -> None:
+    fair = BUNDLE.model_copy(update={"scheduling": Scheduling(policy="WeightedFair")})
+    assert fair.model_dump(by_alias=True)["scheduling"] == {
+        "policy": "WeightedFair",
+        "agingAfterMs": None,
+    }
+    limits = Admission(max_predicted_wait_ms=5)
+    told = BUNDLE.model_copy(update={"scheduling": Scheduling(admission=limits)})
+    assert told.model_dump(by_alias=True)["scheduling"]["admission"] == {
+        "maxPredictedWaitMs": 5,
+        "kvHeadroomPercent": None,
+    }
+    for push in (BundlePush(bundle=told), BundlePush(bundle=fair)):
+        assert parse_model(BundlePush, canonical_bytes(push)) == push
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"maxPredictedWaitMs": 0},
+        {"kvHeadroomPercent": -1},
+        {"kvHeadroomPercent": 100},
+    ],
+)
+def test_limits_that_let_nobody_in_are_none(values: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        Admission.model_validate(values)
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_more_released_blocks_take_longer(
 
 def test_promises_keep_the_headroom_and_others_guarantees() -> None:
     promises = KvPromises(
-        pool=100, by_tenant={"acme": 30, "beta": 5}, guaranteed=20, known_tenants=["acme", "beta"]
+        pool=100, by_tenant={"acme": 30, "beta": 5}, floors={"acme": 20, "beta": 20}
     )
     assert promises.missing_for("acme", 40, headroom_percent=10) == 0
     assert promises.missing_for("acme", 41, headroom_percent=10) == 1
@@ -207,7 +207,7 @@ def test_promises_keep_the_headroom_and_others_guarantees() -> None:
 
 
 def test_who_is_alone_is_promised_all() -> None:
-    promises = KvPromises(pool=10, by_tenant={"acme": 0}, guaranteed=5, known_tenants=["a", "b"])
+    promises = KvPromises(pool=10, by_tenant={"acme": 0}, floors={"acme": 5, "beta": 5})
     assert promises.missing_for("acme", 10, headroom_percent=50) == 0
 
 

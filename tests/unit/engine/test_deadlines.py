@@ -7,8 +7,9 @@ import math
 import pytest
 
 from fleetward_api.scope import Scope
+from fleetward_engine.admission.step_costs import StepCosts
 from fleetward_engine.errors import DeadlineUnreachable
-from fleetward_engine.scheduling.deadlines import Deadlines
+from fleetward_engine.scheduling.deadlines import refuse_late
 from fleetward_engine.scheduling.policy import SchedulingPolicy
 from fleetward_engine.sequence import Sequence
 from tests.support.engine_core import ACME, BETA, Bench, expected_tokens, make_bench, make_request
@@ -138,11 +139,11 @@ def test_only_those_who_surely_go_first_count(policy: SchedulingPolicy, late: se
 
 
 def test_nothing_is_refused_before_anything_was_measured() -> None:
-    deadlines = Deadlines()
+    costs = StepCosts()
     sequence = Sequence(make_request("a", [1], deadline=5.0), order=1)
-    deadlines.refuse_late(sequence, 10**9, 4.9)
-    deadlines.observe([], 1.0)
-    deadlines.refuse_late(sequence, 10**9, 4.9)
+    refuse_late(sequence, costs.at_least_s(10**9), 4.9)
+    costs.observe(prefill_tokens=0, decode_rows=0, seconds=1.0)
+    refuse_late(sequence, costs.at_least_s(10**9), 4.9)
 
 
 def test_what_is_left_of_a_running_prompt_counts_for_its_own_tenant_alone() -> None:

@@ -115,6 +115,23 @@ def test_a_bundle_says_in_which_order_its_service_takes_requests(
     assert (told.policy, told.aging_after_ms) == order
 
 
+@pytest.mark.parametrize(
+    ("spec", "limits"),
+    [
+        ({}, (None, None)),
+        ({"maxPredictedWait": "2s500ms"}, (2500, None)),
+        ({"kvHeadroomPercent": 0}, (None, 0)),
+        ({"maxPredictedWait": "1m", "kvHeadroomPercent": 10}, (60_000, 10)),
+    ],
+)
+def test_a_bundle_says_which_requests_are_turned_away(
+    spec: dict[str, Any], limits: tuple[int | None, int | None]
+) -> None:
+    subject = service(scheduling={"admission": spec} if spec else {})
+    told = bundle_content(subject, choose_policy(subject, []), fleet=FLEET).scheduling.admission
+    assert (told.max_predicted_wait_ms, told.kv_headroom_percent) == limits
+
+
 def test_the_built_in_policy_is_the_schemas_defaults() -> None:
     bundle = first_bundle(service(), choose_policy(service(), []))
     assert bundle.isolation == "Tenant"

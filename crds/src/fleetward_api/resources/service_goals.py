@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.rules import Rule, absent
-from fleetward_api.resources.scalars import Duration, LabelName, Percent
+from fleetward_api.resources.scalars import WHOLE, Duration, LabelName, Percent
 
 
 class LatencyGoal(ApiModel):
@@ -38,12 +38,29 @@ class SloSpec(ApiModel):
 
 
 class AdmissionSpec(ApiModel):
-    """When a request is turned away at once."""
+    """When an engine turns a request away at once, with the time after which to try again."""
 
     max_predicted_wait: Duration | None = None
-    """Longest predicted wait that is still accepted."""
-    kv_headroom_percent: Percent | None = None
-    """Part of the KV pool kept free, in percent."""
+    """Longest predicted wait in an engine's queue that is still accepted; beyond it the answer is
+    429. Predicted from the prompt tokens and expected answers that go first and the rates lately
+    measured, never from what another tenant has cached. Applies live."""
+    kv_headroom_percent: Annotated[int, Field(ge=0, le=99), WHOLE] | None = None
+    """Part of an engine's KV pool, in percent, that requests taken in must not come to need: one
+    whose prompt and expected answer would, beside what the others were promised, is answered 503.
+    With 0 all may be promised; absent, requests wait for room instead. Applies live."""
+
+    rules = (
+        Rule(
+            cel="has(self.maxPredictedWait) || has(self.kvHeadroomPercent)",
+            message=(
+                "spec.scheduling.admission says nothing: give maxPredictedWait or "
+                "kvHeadroomPercent, or remove it"
+            ),
+            holds=lambda self: (
+                self.max_predicted_wait is not None or self.kv_headroom_percent is not None
+            ),
+        ),
+    )
 
 
 class SchedulingSpec(ApiModel):
@@ -58,7 +75,7 @@ class SchedulingSpec(ApiModel):
     """Wait that counts as much as one level of priority, so that nobody waits for ever; policy
     Priority needs it. Applies live."""
     admission: AdmissionSpec | None = None
-    """When a request is turned away at once. Not available yet."""
+    """When a request is turned away at once; when absent, only what can never be served is."""
 
     rules = (
         Rule(
@@ -78,11 +95,6 @@ class SchedulingSpec(ApiModel):
             ),
             holds=lambda self: self.policy == "Priority" or self.aging_after is None,
             field="aging_after",
-        ),
-        absent(
-            "admission",
-            "spec.scheduling.admission",
-            "remove it, the engine refuses only what can never fit",
         ),
     )
 

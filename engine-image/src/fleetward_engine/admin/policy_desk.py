@@ -22,7 +22,7 @@ from fleetward_engine.admin.policy import (
 )
 from fleetward_engine.admin.public_texts import PublicTexts
 from fleetward_engine.admin.retention import TtlLimits
-from fleetward_engine.admin.scheduling import scheduling_policy
+from fleetward_engine.admin.scheduling import admission_limits, scheduling_policy
 from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.engine import Engine
 from fleetward_engine.server.loop import EngineStopped
@@ -147,10 +147,12 @@ class PolicyDesk:
     async def _share_and_order(self, policy: PolicyInForce) -> None:
         rules = share_rules(policy.bundle, public_blocks=policy.public_blocks)
         order = scheduling_policy(policy.bundle)
+        limits = admission_limits(policy.bundle)
 
         def apply(engine: Engine) -> None:
             engine.governance.set_share_rules(rules)
             engine.set_scheduling(order)
+            engine.admission.follow(limits)
 
         if self._service.phase in ("loading", "load_failed"):
             # Done first thing after loading, before any request; never, where there is no model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -13,14 +13,12 @@ class KvPromises:
     Attributes:
         pool: all blocks.
         by_tenant: what each tenant's requests hold or are expected to come to.
-        guaranteed: what is kept for each known tenant, whether it needs it or not.
-        known_tenants: those for whom that much is kept.
+        floors: what others can't take from each known tenant, whether it needs it or not.
     """
 
     pool: int
     by_tenant: Mapping[str, int]
-    guaranteed: int
-    known_tenants: Iterable[str]
+    floors: Mapping[str, int]
 
     @property
     def nothing_promised(self) -> bool:
@@ -35,7 +33,7 @@ class KvPromises:
         if self.nothing_promised:
             return 0
         headroom = -(-self.pool * headroom_percent // 100)
-        tenants = {*self.known_tenants, *self.by_tenant} - {tenant}
-        others = sum(max(self.by_tenant.get(one, 0), self.guaranteed) for one in tenants)
+        tenants = {*self.floors, *self.by_tenant} - {tenant}
+        others = sum(max(self.by_tenant.get(one, 0), self.floors.get(one, 0)) for one in tenants)
         room = self.pool - headroom - others - self.by_tenant.get(tenant, 0)
         return max(0, needed - room)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from fleetward_engine.sequence import Sequence
@@ -32,6 +32,9 @@ class Discipline(Protocol):
 
     def ahead_of(self, sequence: Sequence) -> Collection[Sequence]:
         """Those who wait and will surely go before this one, which is not in line yet."""
+
+    def likely_ahead_of(self, sequence: Sequence) -> Iterable[Sequence]:
+        """Those who wait and are expected to go before this one, as things stand, in order."""
 
     def charge(self, sequence: Sequence, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Account for service that a sequence was given."""

@@ -65,6 +65,10 @@ class RankedLine:
         """All of a better rank."""
         return self._waiting[: bisect_left(self._waiting, self._rank(sequence), key=self._rank)]
 
+    def likely_ahead_of(self, sequence: Sequence) -> Collection[Sequence]:
+        """The same: ranks are fixed."""
+        return self.ahead_of(sequence)
+
     def charge(self, sequence: Sequence, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Service does not change a rank."""
 

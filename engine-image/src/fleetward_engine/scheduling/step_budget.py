@@ -28,6 +28,13 @@ class SchedulerLimits:
     max_num_batched_tokens: int
     enable_chunked_prefill: bool
 
+    @property
+    def prefill_beside_decodes(self) -> int:
+        """Prompt tokens that all prompts of a step together get where a decode runs, at most."""
+        if not self.enable_chunked_prefill:
+            return self.max_num_batched_tokens
+        return max(1, self.max_num_batched_tokens // PREFILL_SHARE)
+
 
 class StepBudget:
     """Hands out a step's tokens.
@@ -60,7 +67,7 @@ class StepBudget:
         """Prompt tokens that may still be added."""
         if not (self._decodes and self._limits.enable_chunked_prefill):
             return self._left
-        share = max(1, self._limits.max_num_batched_tokens // PREFILL_SHARE)
+        share = self._limits.prefill_beside_decodes
         return max(0, min(self._left, share - self._prefill_taken))
 
     def fits(self, sequence: Sequence) -> bool:

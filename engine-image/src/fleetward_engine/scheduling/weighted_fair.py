@@ -99,6 +99,25 @@ class WeightedFair:
         """Its tenant's own; how many of others go first depends on what will be served."""
         return self._lines.get(sequence.tenant, ())
 
+    def likely_ahead_of(self, sequence: Sequence) -> list[Sequence]:
+        """All that come to a smaller virtual time than its tenant does when its turn has come.
+
+        As if each answer came to its expected length, and nobody else came.
+        """
+        tenant = sequence.tenant
+        own = self._lines.get(tenant, [])
+        begin = max(self.virtual_time(tenant), self._smallest())
+        horizon = begin + sum(map(_expected_service, own))
+        ahead = [(begin, one) for one in own]
+        for other, line in self._lines.items():
+            virtual_time = self._virtual_time[other]
+            for one in line:
+                if other == tenant or virtual_time >= horizon:
+                    break
+                ahead.append((virtual_time, one))
+                virtual_time += _expected_service(one)
+        return [one for _, one in sorted(ahead, key=lambda pair: (pair[0], pair[1].order))]
+
     def charge(self, sequence: Sequence, *, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Move the tenant's virtual time on, while it matters to anyone."""
         if self._virtual_time:
@@ -156,6 +175,11 @@ class WeightedFair:
 
     def _waiting(self) -> Iterator[tuple[str, float]]:
         return ((tenant, self._virtual_time[tenant]) for tenant in self._lines)
+
+
+def _expected_service(sequence: Sequence) -> float:
+    tokens = sequence.num_prompt_tokens + OUTPUT_WEIGHT * sequence.expected_output
+    return tokens / sequence.request.weight
 
 
 def _by_order(sequence: Sequence) -> int:

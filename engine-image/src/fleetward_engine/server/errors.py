@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Final
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -12,11 +14,17 @@ from starlette.responses import Response
 from fleetward_api.openai import (
     CODE_CONTEXT_LENGTH,
     CODE_DEADLINE_EXCEEDED,
+    CODE_DEADLINE_UNREACHABLE,
     CODE_INTERNAL,
+    CODE_KV_HEADROOM,
+    CODE_PREDICTED_WAIT,
     CODE_UNSUPPORTED_PARAMETER,
     error_body,
     error_type,
 )
+from fleetward_engine.errors import AdmissionRefused, DeadlineUnreachable
+
+MAX_RETRY_AFTER_S: Final = 60
 
 
 class ApiError(Exception):
@@ -76,6 +84,22 @@ def too_long(param: str, *, prompt_tokens: int, max_tokens: int | None, limit: i
 def unavailable(message: str, *, code: str, retry_after_s: int = 1) -> ApiError:
     """A 503 that tells the client when to come back (whole seconds)."""
     return ApiError(503, message, code=code, headers={"retry-after": str(retry_after_s)})
+
+
+def not_taken_in(fault: AdmissionRefused | DeadlineUnreachable) -> ApiError:
+    """A request that would wait too long (429), be late or have no room (503), and when to retry.
+
+    The time is what the engine expects, brought into 1 to 60 s: clients give up on longer ones.
+    """
+    seconds = fault.wait_s if isinstance(fault, DeadlineUnreachable) else fault.retry_after_s
+    retry_after = {"retry-after": str(min(MAX_RETRY_AFTER_S, max(1, math.ceil(seconds))))}
+    if isinstance(fault, DeadlineUnreachable):
+        status, code = 503, CODE_DEADLINE_UNREACHABLE
+    elif fault.why == "predicted_wait":
+        status, code = 429, CODE_PREDICTED_WAIT
+    else:
+        status, code = 503, CODE_KV_HEADROOM
+    return ApiError(status, fault.message, code=code, headers=retry_after)
 
 
 def late(message: str) -> ApiError:

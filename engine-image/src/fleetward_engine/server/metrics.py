@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fleetward_engine.outputs import EngineStats, RequestOutput
+from fleetward_engine.outputs import AdmissionReason, EngineStats, RequestOutput
 from fleetward_engine.server.kv_metrics import KvCollector
 from fleetward_engine.server.latency_metrics import LatencyMetrics, Timeline
 from fleetward_engine.server.leaks import KINDS
@@ -132,6 +133,14 @@ class _StatsCollector(Collector):
             yield GaugeMetricFamily(PREFIX + name, text, value=value)
         for name, text, value in counters:
             yield CounterMetricFamily(PREFIX + name, text, value=value)
+        refusals = CounterMetricFamily(
+            f"{PREFIX}admission_refusals",
+            "Requests that were not taken in, by reason.",
+            labels=["reason"],
+        )
+        for reason in get_args(AdmissionReason):
+            refusals.add_metric([reason], stats.admission_refusals.get(reason, 0))
+        yield refusals
 
 
 class _HeldCollector(Collector):

@@ -8,24 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fleetward_api.admin import ModelState
 from fleetward_api.cache_key import ModelFingerprint
 from fleetward_api.fault_words import sentence_of
-from fleetward_api.openai import CODE_DEADLINE_UNREACHABLE
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.shares import share_rules
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
-from fleetward_engine.errors import DeadlineUnreachable, RequestRefused
+from fleetward_engine.errors import AdmissionRefused, DeadlineUnreachable, RequestRefused
 from fleetward_engine.factory import fingerprint_of
 from fleetward_engine.outputs import EngineStats, RequestOutput
 from fleetward_engine.request import Request
 from fleetward_engine.server.drain import Drain
-from fleetward_engine.server.errors import ApiError, server_fault, unavailable
+from fleetward_engine.server.errors import ApiError, not_taken_in, server_fault, unavailable
 from fleetward_engine.server.generation import Generation
 from fleetward_engine.server.health import Condition, Phase
 from fleetward_engine.server.latency_metrics import Timeline
@@ -230,9 +228,8 @@ class EngineService:
             return
         if isinstance(fault, RequestRefused):
             error = refusal(fault)
-        elif isinstance(fault, DeadlineUnreachable):
-            wait = min(60, max(1, math.ceil(fault.wait_s)))
-            error = unavailable(fault.message, code=CODE_DEADLINE_UNREACHABLE, retry_after_s=wait)
+        elif isinstance(fault, (AdmissionRefused, DeadlineUnreachable)):
+            error = not_taken_in(fault)
         else:
             logger.error("request %s could not be queued", request_id, exc_info=fault)
             error = server_fault("The engine could not queue this request.")

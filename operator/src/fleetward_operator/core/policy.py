@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleetward_api.bundle import (
+    Admission,
     Deletion,
     Eviction,
     PolicyBundle,
@@ -18,6 +19,7 @@ from fleetward_api.bundle import (
 from fleetward_api.floors import Floors
 from fleetward_api.quantity import parse_duration
 from fleetward_api.resources import CachePolicy, CachePolicySpec, InferenceService
+from fleetward_api.resources.service_goals import AdmissionSpec
 from fleetward_operator.core.gate import Refusal
 
 DEFAULT_POLICY = CachePolicySpec()
@@ -170,7 +172,20 @@ def _quota(spec: CachePolicySpec) -> Quota:
 
 def _scheduling(service: InferenceService) -> Scheduling:
     wanted = service.spec.scheduling
-    return Scheduling(policy=wanted.policy, aging_after_ms=_ms(wanted.aging_after))
+    return Scheduling(
+        policy=wanted.policy,
+        aging_after_ms=_ms(wanted.aging_after),
+        admission=_admission(wanted.admission),
+    )
+
+
+def _admission(wanted: AdmissionSpec | None) -> Admission:
+    if wanted is None:
+        return Admission()
+    return Admission(
+        max_predicted_wait_ms=_ms(wanted.max_predicted_wait),
+        kv_headroom_percent=wanted.kv_headroom_percent,
+    )
 
 
 def _ms(text: str | None) -> int | None:
