@@ -28,8 +28,8 @@ class RealEngines:
     folder: Path
     processes: list[subprocess.Popen[bytes]]
 
-    async def start(self, pod: dict[str, Any], service: dict[str, Any]) -> None:
-        """Run the engine that a pod's container would run, and say that it runs."""
+    async def start(self, pod: dict[str, Any], service: dict[str, Any], *program: str) -> None:
+        """Run the engine that a pod's container would run, or another program's, and say so."""
         world, metadata = self.world, pod["metadata"]
         address = f"127.0.1.{len(self.processes) + 2}"
         home = self.folder / metadata["name"]
@@ -42,7 +42,7 @@ class RealEngines:
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(
-                str(REPOSITORY / part) for part in ("crds/src", "engine-image/src")
+                str(REPOSITORY / part) for part in ("", "crds/src", "engine-image/src")
             ),
             "POD_NAME": metadata["name"],
             "POD_NAMESPACE": metadata["namespace"],
@@ -57,15 +57,17 @@ class RealEngines:
             *("--trust-folder", str(trust), "--token-path", str(home / "token")),
             *("--termination-log", str(home / "last-words"), "--pid-file", str(home / "pid")),
         ]
-        self.processes.append(launch([*container["args"], *moved], environment, home / "log"))
+        program = program or ("fleetward_engine",)
+        arguments = [*program, *container["args"], *moved]
+        self.processes.append(launch(arguments, environment, home / "log"))
         await world.say(pod, running(address))
 
 
 def launch(args: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """The engine's program, writing to a log."""
+    """A program of Python's, writing to a log."""
     with log.open("wb") as sink:
         return subprocess.Popen(
-            [sys.executable, "-m", "fleetward_engine", *args],
+            [sys.executable, "-m", *args],
             env=environment,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -126,3 +128,38 @@ async def test_real_engines_take_policies_and_sign_purges(
         evidence = await world.evidence(purge)
         checked = verify_evidence(evidence, key_fingerprint=key.fingerprint)
         assert checked.ok, checked.summary
+
+
+async def test_an_engine_that_begins_to_share_is_caught_at_the_next_change(
+    world: World, engines: RealEngines
+) -> None:
+    trigger = engines.folder / "share"
+    async with world.operator():
+        service = await world.service("demo")
+        pods = await until(lambda: world.pods("demo"), what="the pod")
+        await engines.start(pods[0], service, "tests.support.sabotage", "sharing", str(trigger))
+
+        async def told() -> str:
+            found = await world.get("InferenceService", "demo")
+            return str(condition(found, "IsolationVerified").get("reason", ""))
+
+        async def proved() -> bool:
+            return await told() == "Verified"
+
+        async def caught() -> bool:
+            return await told() == "IsolationBroken"
+
+        await until(proved, within_s=60, what="the proof")
+        trigger.touch()
+        await world.create(
+            {
+                "apiVersion": "fleetward.io/v1alpha1",
+                "kind": "CachePolicy",
+                "metadata": {"name": "strict", "namespace": world.apps},
+                "spec": {"namespaceDefault": True, "retention": {"idleTTL": "1m"}},
+            }
+        )
+        await until(caught, within_s=60, what="the failure")
+        found = await world.get("InferenceService", "demo")
+        assert "another tenant found" in condition(found, "IsolationVerified")["message"]
+        assert condition(found, "Degraded")["reason"] == "IsolationBroken"

@@ -35,7 +35,7 @@ from fleetward_engine.server.service import EngineService, LoadedModel
 BLOCKS = 2
 POLL_S = 0.02
 _SAMPLING = SamplingParams(max_tokens=1, temperature=0.0)
-_WHY: dict[int, NotRun] = {400: "TooSmall", 503: "Busy"}
+_WHY: dict[int, NotRun] = {400: "TooSmall", 429: "Busy", 503: "Busy"}
 
 
 class ProbeStopped(Exception):
