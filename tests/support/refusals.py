@@ -89,7 +89,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
         ("isolation", "User", "spec.isolation other than Tenant"),
         ("isolation", "Session", "spec.isolation other than Tenant"),
         ("permissionScopes", "Include", "spec.permissionScopes other than Ignore"),
-        ("sharedPrefixes", [{"name": "a", "text": "b"}], ""),
         (
             "retention.classes",
             [{"name": "a", "store": "DeviceAndHost"}],
@@ -128,6 +127,12 @@ NOT_YET: tuple[Refusal, ...] = tuple(
 )
 
 CONTRADICTIONS: tuple[Refusal, ...] = (
+    Refusal(
+        CachePolicy,
+        "sharedPrefixes",
+        [{"name": f"p{number}", "text": "\u20ac" * 10_923} for number in range(4)],
+        "spec.sharedPrefixes hold more than 128 KiB",
+    ),
     Refusal(CachePolicy, "saltRotation", "59m59s", "spec.saltRotation is below 1h"),
     Refusal(InferenceService, "model.source", "http://x/y", "spec.model.source must be package://"),
     Refusal(InferenceService, "model.source", "file:///a/../b", "must not climb with '..'"),

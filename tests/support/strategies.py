@@ -141,6 +141,9 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
             "maxTTL": durations,
         },
     )
+    texts = st.sampled_from(
+        ["You help.", "a\n\tb \u20ac", "\U0001f600" * 32_768, "x" * 32_768, "bad\x00", "\x7f"]
+    )
     return optional(
         namespaceDefault=st.booleans(),
         isolation=st.just("Tenant"),
@@ -148,6 +151,10 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
         retention=optional(
             idleTTL=durations, maxTTL=durations, classes=st.lists(classes, max_size=3)
         ),
+        sharedPrefixes=st.lists(
+            st.fixed_dictionaries({"name": names, "text": texts}), max_size=3
+        ),
+        saltRotation=durations,
         eviction=optional(
             policy=st.sampled_from(["LRU", "Priority"]), protectedSharePercent=st.integers(0, 100)
         ),

@@ -99,6 +99,18 @@ def test_a_bundle_says_who_may_hold_how_much(
     assert (bundle.eviction.policy, bundle.eviction.protected_share_percent) == eviction
 
 
+def test_a_bundle_carries_the_public_texts() -> None:
+    texts = [{"name": "city", "text": "You help."}, {"name": "law", "text": "Be exact.\n"}]
+    subject = service(cachePolicyRef={"name": "strict"})
+    choice = choose_policy(subject, [policy("strict", sharedPrefixes=texts)])
+    bundle = bundle_content(subject, choice, fleet=FLEET)
+    assert [(one.name, one.text) for one in bundle.shared_prefixes] == [
+        ("city", "You help."),
+        ("law", "Be exact.\n"),
+    ]
+    assert bundle.content_digest != content().content_digest
+
+
 @pytest.mark.parametrize(
     ("spec", "order"),
     [

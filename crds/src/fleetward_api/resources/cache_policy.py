@@ -11,13 +11,15 @@ from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.condition import Conditions
 from fleetward_api.resources.lists import KeyedBy
 from fleetward_api.resources.policy_content import (
+    MAX_SHARED_BYTES,
     LoggingSpec,
     SharedPrefix,
     TelemetrySpec,
     TiersSpec,
+    shared_bytes,
 )
 from fleetward_api.resources.policy_shares import EvictionSpec, QuotaSpec
-from fleetward_api.resources.rules import Rule, absent, empty, only
+from fleetward_api.resources.rules import Rule, absent, only
 from fleetward_api.resources.scalars import (
     BigCount,
     Count,
@@ -155,7 +157,8 @@ class CachePolicySpec(ApiModel):
     permission_scopes: Literal["Include", "Ignore"] = "Ignore"
     """Whether the caller's permission scopes also bound reuse. Ignore today."""
     shared_prefixes: Annotated[tuple[SharedPrefix, ...], Field(max_length=16), KeyedBy("name")] = ()
-    """Public prefixes that all tenants may share. Not available yet."""
+    """Public texts whose cache all tenants share: the only thing that is ever shared between them.
+    A prompt uses as much of one as it begins with, in whole blocks; the rest is private. Live."""
     retention: RetentionSpec = RetentionSpec()
     """How long blocks are kept."""
     eviction: EvictionSpec = EvictionSpec()
@@ -188,7 +191,18 @@ class CachePolicySpec(ApiModel):
             "spec.permissionScopes",
             "set it to Ignore; to keep scopes apart, make each a Tenant",
         ),
-        empty("shared_prefixes", "spec.sharedPrefixes", "remove them, tenants share nothing"),
+        Rule(
+            cel=(
+                "!has(self.sharedPrefixes) || self.sharedPrefixes.map(p, size(bytes(p.text))).sum()"
+                f" <= {MAX_SHARED_BYTES}"
+            ),
+            message=(
+                f"spec.sharedPrefixes hold more than {MAX_SHARED_BYTES // 1024} KiB of text "
+                "together: shorten them"
+            ),
+            holds=lambda self: shared_bytes(self.shared_prefixes) <= MAX_SHARED_BYTES,
+            field="shared_prefixes",
+        ),
         absent("tiers", "spec.tiers", "remove it, blocks stay on the device"),
         Rule(
             cel="!has(self.saltRotation) || duration(self.saltRotation) >= duration('1h')",

@@ -1,7 +1,8 @@
-"""Parts of a CachePolicy that do nothing today except for their plainest value.
+"""Parts of a CachePolicy about content: what is public, where it may go, what may be told of it.
 
-They stand in the schema so that a manifest which asks for more is refused with a sentence instead
-of being pruned and silently governed less strictly.
+Those that do nothing today except for their plainest value stand in the schema so that a manifest
+which asks for more is refused with a sentence instead of being pruned and silently governed less
+strictly.
 """
 
 from __future__ import annotations
@@ -18,12 +19,31 @@ Content: TypeAlias = Literal["None", "Full"]
 
 
 class SharedPrefix(ApiModel):
-    """A public prefix that the operator of the fleet declares."""
+    """A public text at the start of prompts. Its cache belongs to no tenant: all of them use it."""
 
     name: LabelName
     """Name of the prefix."""
-    text: Annotated[str, Field(min_length=1, max_length=32_768)]
-    """The public text at the start of a prompt."""
+    text: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=32_768,
+            pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$",
+        ),
+    ]
+    """The whole system message of a conversation, or the beginning of a plain prompt, exactly as
+    clients send it. Whoever may read the policy reads it, and whoever may call a service that
+    follows it can find out that it is declared: put nothing into it that is not public. No control
+    characters but tabs and ends of lines."""
+
+
+MAX_SHARED_BYTES = 131_072
+"""UTF-8 bytes of all public prefixes of a policy: they travel in each bundle."""
+
+
+def shared_bytes(prefixes: tuple[SharedPrefix, ...]) -> int:
+    """UTF-8 bytes of the texts together."""
+    return sum(len(prefix.text.encode()) for prefix in prefixes)
 
 
 class HostTier(ApiModel):

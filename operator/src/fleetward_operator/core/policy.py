@@ -15,6 +15,7 @@ from fleetward_api.bundle import (
     RetentionClass,
     Scheduling,
     ServiceRef,
+    SharedPrefix,
 )
 from fleetward_api.floors import Floors
 from fleetward_api.quantity import parse_duration
@@ -92,6 +93,9 @@ def bundle_content(
         eviction=_eviction(spec),
         quota=_quota(spec),
         scheduling=_scheduling(service),
+        shared_prefixes=tuple(
+            SharedPrefix(name=one.name, text=one.text) for one in spec.shared_prefixes
+        ),
         floors=fleet.floors,
     )
 
