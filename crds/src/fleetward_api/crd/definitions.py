@@ -81,6 +81,7 @@ DEFINITIONS: Final = (
             _AGE,
             Column("Engine", ".status.engine.runner", wide=True),
             Column("CachePolicy", ".status.cachePolicy.name", wide=True),
+            Column("Isolation", _condition("IsolationVerified", "status"), wide=True),
             Column("URL", ".status.url", wide=True),
             _MESSAGE,
         ),
