@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -90,6 +91,22 @@ def test_a_held_fork_is_in_flight_and_ends_with_its_scope() -> None:
     assert {output.finish_reason for output in bench.step()} == {"abort"}
     assert not bench.engine.has_work
     assert bench.engine.stats().requests == 0
+
+
+def test_a_held_fork_ends_at_its_deadline() -> None:
+    bench = make_bench(max_num_batched_tokens=8, max_num_seqs=8)
+    now = bench.clock.now
+    requests = [replace(one, deadline=now + 1.0) for one in forks(3)]
+    for request in [replace(requests[0], deadline=math.inf), *requests[1:]]:
+        bench.engine.add_request(request)
+    bench.step()
+    bench.clock.advance(1.0)
+    ended = {output.request_id: output for output in bench.step() if output.finish_reason}
+    assert {name: one.finish_reason for name, one in ended.items()} == dict.fromkeys("12", "deadline")
+    bench.engine.check_integrity()
+    while bench.engine.has_work:
+        bench.step()
+    check_texts(bench, ["0"])
 
 
 @given(
