@@ -67,6 +67,20 @@ class Trouble:
     latency_s: Callable[[random.Random], float] | None = None
     expired_watches: int = 0
 
+    def answer(self, call: Call, rng: random.Random) -> Answer | None:
+        """What a call is answered instead of being forwarded; None where it is."""
+        if call.is_watch and self.expired_watches > 0:
+            self.expired_watches -= 1
+            return Answer.refusal(410, "Expired")
+        if rng.random() < self.throttled:
+            return Answer.refusal(429, "TooManyRequests", retry_after_s=self.retry_after_s)
+        if rng.random() < self.failing:
+            status, reason = rng.choice(
+                [(500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")]
+            )
+            return Answer.refusal(status, reason)
+        return None
+
 
 def status_object(status: int, reason: str, message: str = "") -> dict[str, Any]:
     """A `metav1.Status` that tells of a failure."""

@@ -13,7 +13,7 @@ import json
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -30,6 +30,7 @@ from tests.support.api_calls import (
     caller_of,
     status_object,
 )
+from tests.support.watch_lines import whole_lines
 
 __all__ = ["Answer", "ApiProxy", "Broken", "Call", "Record", "Trouble", "status_object"]
 
@@ -217,7 +218,9 @@ class ApiProxy:
         self, request: web.BaseRequest, record: Record, *, body: bytes, mark: int
     ) -> web.StreamResponse:
         call = record.call
-        answer = await self._troubled(call)
+        if self.trouble.latency_s is not None:
+            await asyncio.sleep(self.trouble.latency_s(self._rng))
+        answer = self.trouble.answer(call, self._rng)
         if answer is None and self.before is not None:
             answer = await self.before(call)
         if answer is None:
@@ -231,22 +234,6 @@ class ApiProxy:
             body=answer.body,
             headers={"Content-Type": _JSON, **answer.headers},
         )
-
-    async def _troubled(self, call: Call) -> Answer | None:
-        trouble, rng = self.trouble, self._rng
-        if trouble.latency_s is not None:
-            await asyncio.sleep(trouble.latency_s(rng))
-        if call.is_watch and trouble.expired_watches > 0:
-            trouble.expired_watches -= 1
-            return Answer.refusal(410, "Expired")
-        if rng.random() < trouble.throttled:
-            return Answer.refusal(429, "TooManyRequests", retry_after_s=trouble.retry_after_s)
-        if rng.random() < trouble.failing:
-            status, reason = rng.choice(
-                [(500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")]
-            )
-            return Answer.refusal(status, reason)
-        return None
 
     async def _forward(
         self, request: web.BaseRequest, record: Record, *, body: bytes, mark: int
@@ -290,7 +277,7 @@ class ApiProxy:
         self._watches[record.call.index] = end
         deaf = self._deaf_watches
         try:
-            async with contextlib.aclosing(_lines(upstream, until=end)) as lines:
+            async with contextlib.aclosing(whole_lines(upstream, until=end)) as lines:
                 async for line in lines:
                     await self._heard(mark, deaf)
                     await response.write(line)
@@ -309,29 +296,3 @@ class ApiProxy:
     @staticmethod
     def _told(record: Record, status: int) -> None:
         record.status, record.answered_at = status, time.monotonic()
-
-
-async def _lines(
-    upstream: aiohttp.ClientResponse, *, until: asyncio.Future[bytes]
-) -> AsyncGenerator[bytes, None]:
-    """Whole lines of a watch, then what `until` gives, if it comes first."""
-    pending = bytearray()
-    while True:
-        reading = asyncio.ensure_future(upstream.content.readany())
-        try:
-            await asyncio.wait({reading, until}, return_when=asyncio.FIRST_COMPLETED)
-            if until.done():
-                if until.result():
-                    yield until.result()
-                return
-            chunk = reading.result()
-        finally:
-            if not reading.done():
-                reading.cancel()
-        if not chunk:
-            return
-        pending += chunk
-        whole, newline, rest = pending.rpartition(b"\n")
-        if newline:
-            yield bytes(whole + newline)
-            pending = bytearray(rest)

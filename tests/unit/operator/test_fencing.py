@@ -3,65 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from fleetward_api.keys import SigningKey
 from fleetward_api.resources import TenantStatus
-from fleetward_kube import KubeClient, KubeError
+from fleetward_kube import KubeError
 from fleetward_operator.core.children import ApplyChild, DeleteChild, plan_child
 from fleetward_operator.edges.executor import Executor, Owner
 from fleetward_operator.edges.member_client import Address, MemberClient
 from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.own_writes import OwnWrites
 from fleetward_operator.edges.status_writer import StatusWriter
-from fleetward_operator.edges.writer import ABSENT, CHILDREN, Writer
+from fleetward_operator.edges.writer import ABSENT, CHILDREN
 from fleetward_operator.errors import NotLeading
 from fleetward_operator.handlers.replica import Replica
 from fleetward_operator.manifests.manifest import stamp
 from fleetward_operator.settings import EngineRules, Identity, Settings
 from tests.support.eventually import eventually
+from tests.support.recorder import Recorder, client, conflict, writer
 
 OWNER = Owner(namespace="n", name="demo", uid="owner")
+
+
 CHILD = "/api/v1/namespaces/n/configmaps/demo"
+
+
 TENANT: dict[str, Any] = {
     "apiVersion": "fleetward.io/v1alpha1",
     "kind": "Tenant",
     "metadata": {"name": "alpha", "uid": "t", "resourceVersion": "5", "generation": 1},
 }
-
-
-class Recorder:
-    """Stands in for `KubeClient`: keeps what is sent, answers with `answers` in turn."""
-
-    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
-        self.sent: list[tuple[str, str, Any]] = []
-        self.answers = list(answers)
-
-    async def request(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
-        self.sent.append((method, path, kwargs.get("body")))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def preconditions(self) -> list[Any]:
-        bodies = [body for method, _, body in self.sent if method != "GET"]
-        return [body["metadata"].get("resourceVersion") for body in bodies]
-
-
-def conflict() -> KubeError:
-    return KubeError(409, "Conflict", "it was changed")
-
-
-def client(api: object) -> KubeClient:
-    return cast("KubeClient", api)
-
-
-def writer(api: object, may_write: Callable[[], bool] = lambda: True) -> Writer:
-    return Writer(client(api), may_write=may_write, metrics=Metrics(), timeout_s=1.0)
 
 
 def wanted(value: str = "new") -> dict[str, Any]:

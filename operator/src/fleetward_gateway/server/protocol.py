@@ -15,11 +15,12 @@ from typing import ClassVar, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from fleetward_api.openai import CODE_INVALID_VALUE, CODE_REQUEST_TOO_LARGE
+from fleetward_api.openai import CODE_INVALID_VALUE
 from fleetward_gateway.problem import Problem, too_large
-from fleetward_gateway.proxy.asgi import ABORT_EXTENSION, kept_request_id
+from fleetward_gateway.proxy.asgi import ABORT_EXTENSION
 from fleetward_gateway.server.close_delimited import CloseDelimited
 from fleetward_gateway.server.framing import declared_length, fault_of_head, framing_header
+from fleetward_gateway.server.refusal import head_too_large, last_answer, not_http
 
 MAX_HEAD_BYTES: Final = 1 << 16
 HEAD_S: Final = 15.0
@@ -27,12 +28,6 @@ LATE_S: Final = 1.0
 LINGER_S: Final = 1.0
 """Seconds between a refusal and the close under a client that may still be sending its body: a
 close with unread bytes resets the connection, and a reset may overtake the refusal."""
-
-_PHRASES: Final = {
-    400: b"Bad Request",
-    413: b"Content Too Large",
-    431: b"Request Header Fields Too Large",
-}
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -93,8 +88,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._since_body += len(data)
         self._feed(data)
         if max(self._head_bytes if self._head_open else 0, self._since_body) > MAX_HEAD_BYTES:
-            message = f"The request's headers are larger than {MAX_HEAD_BYTES} bytes."
-            self._refuse(Problem(431, CODE_REQUEST_TOO_LARGE, message))
+            self._refuse(head_too_large(MAX_HEAD_BYTES))
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -199,7 +193,7 @@ class GatewayProtocol(HttpToolsProtocol):
             while data:
                 data = self._fed(data)
         except httptools.HttpParserError:
-            self._refuse(self._fault or _garbage())
+            self._refuse(self._fault or not_http())
 
     def _fed(self, data: bytes) -> bytes:
         """Parse up to the end of a head that offers an upgrade; what is left after it."""
@@ -253,16 +247,7 @@ class GatewayProtocol(HttpToolsProtocol):
         return True
 
     def _say(self, problem: Problem) -> None:
-        body = problem.encoded()
-        status = b"%d %s" % (problem.status, _PHRASES[problem.status])
-        head = (
-            b"HTTP/1.1 " + status,
-            b"content-type: application/json",
-            b"content-length: %d" % len(body),
-            b"x-request-id: " + kept_request_id(None),
-            b"connection: close",
-        )
-        self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + body)
+        self.transport.write(last_answer(problem))
         self._end(linger=problem.status != 400)  # noqa: PLR2004
 
     def _end(self, *, linger: bool) -> None:
@@ -303,10 +288,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self._stall_timer = None
 
 
-def _garbage() -> Problem:
-    return Problem(400, CODE_INVALID_VALUE, "This is not an HTTP/1.1 request.")
-
-
 def bounded_protocol(*, max_body: int, write_stall_s: float) -> type[GatewayProtocol]:
     """The protocol of one listener.
 
@@ -316,6 +297,3 @@ def bounded_protocol(*, max_body: int, write_stall_s: float) -> type[GatewayProt
     """
     settings = {"max_body": max_body, "write_stall_s": write_stall_s}
     return type("BoundedProtocol", (GatewayProtocol,), settings)
-
-
-__all__ = ["HEAD_S", "MAX_HEAD_BYTES", "GatewayProtocol", "bounded_protocol"]
