@@ -30,7 +30,8 @@ from fleetward_engine.probe_tenants import PROBE_TENANTS
 from fleetward_engine.request import Request, SamplingParams
 from fleetward_engine.server.cache_context import cache_context
 from fleetward_engine.server.errors import ApiError
-from fleetward_engine.server.service import EngineService, LoadedModel
+from fleetward_engine.server.served_model import ServedModel
+from fleetward_engine.server.service import EngineService
 
 BLOCKS = 2
 POLL_S = 0.02
@@ -111,7 +112,7 @@ class ProbeDesk:
             left=left,
         )
 
-    def _prompt(self, model: LoadedModel, policy: PolicyInForce) -> tuple[int, ...]:
+    def _prompt(self, model: ServedModel, policy: PolicyInForce) -> tuple[int, ...]:
         """Random tokens: as many full blocks as fit, at most two, and one more; or none."""
         limits = model.limits_under(policy)
         blocks = min(BLOCKS, (limits.context_tokens - 2) // model.block_size)

@@ -10,7 +10,8 @@ from fleetward_api.cache_key import public_root
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.engine import Engine
 from fleetward_engine.public_prefixes import Form, PublicPlan, plan_public, public_forms
-from fleetward_engine.server.service import EngineService, LoadedModel
+from fleetward_engine.server.served_model import ServedModel
+from fleetward_engine.server.service import EngineService
 from fleetward_engine.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class PublicTexts:
         await self._service.loop.call(declare)
 
 
-def root_of(policy: PolicyInForce, model: LoadedModel) -> bytes:
+def root_of(policy: PolicyInForce, model: ServedModel) -> bytes:
     """The root of public blocks under a policy's epoch."""
     return public_root(policy.secret, model.fingerprint)
 

@@ -27,7 +27,8 @@ from fleetward_engine.server.responses_api.body import ResponsesBody
 from fleetward_engine.server.responses_api.shape import ResponseShape
 from fleetward_engine.server.responses_api.translate import as_chat, renamed
 from fleetward_engine.server.sampling import sampling_params
-from fleetward_engine.server.service import EngineService, LoadedModel
+from fleetward_engine.server.served_model import ServedModel
+from fleetward_engine.server.service import EngineService
 from fleetward_engine.server.streaming import GenerationResponse
 from fleetward_engine.tokenizer import Tokenizer
 from fleetward_engine.tool_dialect import ToolCallReader
@@ -38,7 +39,7 @@ class Call:
     """What was asked, and the shape of its answer, once its id and the model are known."""
 
     body: ChatCompletionBody | CompletionBody
-    shape: Callable[[str, LoadedModel], Shape]
+    shape: Callable[[str, ServedModel], Shape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Inference:
         def read(data: bytes) -> Call:
             body = parse(ResponsesBody, data)
 
-            def shape(request_id: str, _model: LoadedModel) -> Shape:
+            def shape(request_id: str, _model: ServedModel) -> Shape:
                 return ResponseShape(body, request_id=request_id, created=int(self.wall()))
 
             return Call(as_chat(body), shape)
@@ -156,7 +157,7 @@ class Inference:
         body: ChatCompletionBody | CompletionBody,
         prompts: list[Prompt],
         requests: list[Request],
-        model: LoadedModel,
+        model: ServedModel,
     ) -> dict[str, Choice]:
         calls = isinstance(body, ChatCompletionBody) and bool(offered_tools(body))
         return {
@@ -173,7 +174,7 @@ class Inference:
         kind: Kind = "chat" if isinstance(body, ChatCompletionBody) else "text"
         options = body.stream_options
 
-        def shape(request_id: str, model: LoadedModel) -> Shape:
+        def shape(request_id: str, model: ServedModel) -> Shape:
             return Answer(
                 kind=kind,
                 request_id=request_id,

@@ -9,17 +9,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fleetward_api.admin import ModelState
-from fleetward_api.cache_key import ModelFingerprint
 from fleetward_api.fault_words import sentence_of
 from fleetward_engine.admin.policy import PolicyInForce
-from fleetward_engine.admin.shares import share_rules
-from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import AdmissionRefused, DeadlineUnreachable, RequestRefused
-from fleetward_engine.factory import fingerprint_of
 from fleetward_engine.outputs import EngineStats, RequestOutput
 from fleetward_engine.request import Request
 from fleetward_engine.server.drain import Drain
@@ -30,38 +26,10 @@ from fleetward_engine.server.latency_metrics import Timeline
 from fleetward_engine.server.leaks import LeakWatch
 from fleetward_engine.server.loop import EngineLoop
 from fleetward_engine.server.metrics import EngineMetrics, Held
-from fleetward_engine.server.prompt import PromptEncoder, PromptLimits, longest_token_bytes
-from fleetward_engine.server.sampling import Limits, refusal
-from fleetward_engine.server.structure import GrammarDesk
-from fleetward_engine.tokenizer import Tokenizer
+from fleetward_engine.server.sampling import refusal
+from fleetward_engine.server.served_model import ServedModel, served_model
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """What is known once the model is loaded."""
-
-    state: ModelState
-    fingerprint: ModelFingerprint
-    limits: Limits
-    config: EngineConfig
-    kv_blocks: int
-    block_size: int
-    encoder: PromptEncoder
-    grammars: GrammarDesk
-    tokenizer: Tokenizer
-
-    def limits_under(self, policy: PolicyInForce) -> Limits:
-        """What one request may use: the context, as far as its tenant's share of the KV goes."""
-        rules = share_rules(policy.bundle, public_blocks=policy.public_blocks)
-        share = rules.max_blocks(rules.tenant_blocks(self.kv_blocks)) * self.block_size
-        return replace(self.limits, context_tokens=min(self.limits.context_tokens, share))
-
-    def close(self) -> None:
-        """Stop the threads that encode and compile."""
-        self.encoder.close()
-        self.grammars.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +55,7 @@ class EngineService:
         self.metrics = EngineMetrics(self.stats, self.held)
         self.drain = Drain()
         self.policy: PolicyInForce | None = None
-        self.model: LoadedModel | None = None
+        self.model: ServedModel | None = None
         self.phase: Phase = "loading"
         self.fault = ""
         self.ended = asyncio.Event()
@@ -137,7 +105,7 @@ class EngineService:
             resumed_at=self.loop.heartbeat.resumed_at,
         )
 
-    def ready_parts(self) -> tuple[LoadedModel, PolicyInForce]:
+    def ready_parts(self) -> tuple[ServedModel, PolicyInForce]:
         """Model and policy to serve a request with.
 
         Raises:
@@ -183,7 +151,7 @@ class EngineService:
 
     def on_loaded(self, engine: Engine, model: ModelState) -> None:
         """The model is there: requests can be taken as soon as a policy is in force."""
-        self.model = loaded_model(engine, model)
+        self.model = served_model(engine, model)
         self.phase = "running"
         logger.info("model loaded: %s", model.model_digest)
         self.when_loaded()
@@ -250,28 +218,3 @@ def describe(fault: BaseException) -> str:
         return words[:1024]
     name = type(fault).__name__
     return f"{name}: {words}"[:1024] if words else name
-
-
-def loaded_model(engine: Engine, state: ModelState) -> LoadedModel:
-    """Collect what the handlers need to know of a loaded engine."""
-    stats = engine.stats()
-    pool_tokens = stats.kv_blocks_total * engine.config.block_size
-    context_tokens = min(engine.max_model_len, pool_tokens)
-    tokenizer = engine.tokenizer
-    return LoadedModel(
-        state=state,
-        fingerprint=fingerprint_of(state),
-        limits=Limits(context_tokens=context_tokens, vocab_size=tokenizer.vocab_size),
-        config=engine.config,
-        kv_blocks=stats.kv_blocks_total,
-        block_size=engine.config.block_size,
-        tokenizer=tokenizer,
-        grammars=GrammarDesk(tokenizer),
-        encoder=PromptEncoder(
-            tokenizer,
-            PromptLimits(
-                context_tokens=context_tokens,
-                longest_token_bytes=longest_token_bytes(tokenizer),
-            ),
-        ),
-    )

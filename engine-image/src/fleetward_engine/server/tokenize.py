@@ -23,7 +23,7 @@ from fleetward_engine.server.openai_models import (
 )
 from fleetward_engine.server.prompt import Prompt
 from fleetward_engine.server.refusals import check_supported
-from fleetward_engine.server.service import LoadedModel
+from fleetward_engine.server.served_model import ServedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Tokenization:
         self.inference.authenticator.authenticate(request.headers.get(IDENTITY_HEADER))
 
 
-async def _encoded(body: TokenizeBody, model: LoadedModel) -> Prompt:
+async def _encoded(body: TokenizeBody, model: ServedModel) -> Prompt:
     if (body.prompt is None) == (body.messages is None):
         message = "Give either prompt or messages."
         raise refused("prompt", message, code=CODE_INVALID_VALUE)
@@ -83,6 +83,6 @@ async def _encoded(body: TokenizeBody, model: LoadedModel) -> Prompt:
     return await model.encoder.chat(chat)
 
 
-def _shown(model: LoadedModel, token: int) -> bytes:
+def _shown(model: ServedModel, token: int) -> bytes:
     tokenizer = model.tokenizer
     return tokenizer.token_bytes(token) or tokenizer.token_name(token).encode()
