@@ -38,7 +38,7 @@ class Fences:
         def raise_fence(engine: Engine) -> FenceResult:
             return engine.governance.fence(scope, floor, in_flight)
 
-        if self._service.phase == "loading":
+        if self._service.never_ran:
             self._service.loop.post(lambda engine: _discard(raise_fence(engine)))
             result = _NOTHING
         else:

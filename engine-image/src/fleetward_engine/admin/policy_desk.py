@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fleetward_api.bundle import BundleAck, BundlePush
 from fleetward_api.errors import AdminError
-from fleetward_api.floors import Floors
+from fleetward_api.floors import Floors, merge_floors
 from fleetward_api.scope import Scope
 from fleetward_engine.admin.fences import Fences
 from fleetward_engine.admin.member import Member
@@ -42,6 +42,7 @@ class PolicyDesk:
         self._fences = fences
         self._service_uid = service_uid
         self._floors = Floors()
+        self._ordered = Floors()  # those that purges were carried out at
         self._turn = asyncio.Lock()
         self._public = PublicTexts(service)
         self._after_loading: asyncio.Task[None] | None = None
@@ -81,10 +82,12 @@ class PolicyDesk:
     def raise_tenant_floor(self, scope: Scope, floor: int) -> int:
         """Take note of a floor that a purge names; returns the one in force from now on."""
         self._floors = with_tenant_floor(self._floors, scope.tenant, floor)
+        in_force = self._floors.floor_of(scope)
+        self._ordered = with_tenant_floor(self._ordered, scope.tenant, in_force)
         policy = self._service.policy
         if policy is not None:
             self._service.policy = replace(policy, floors=self._floors)
-        return self._floors.floor_of(scope)
+        return in_force
 
     async def _apply(self, verdict: Apply) -> None:
         policy = verdict.policy
@@ -99,8 +102,10 @@ class PolicyDesk:
             await self._share_and_order(policy)
             await self._publish(policy)
         except BaseException:
-            # Not acknowledged, so not in force: the same push must do all of it again.
-            self._service.policy, self._floors = before
+            # Not acknowledged, so not in force: the same push must do all of it again. Purges that
+            # came meanwhile go on, above the floors that they were told.
+            self._floors = merge_floors(before[1], self._ordered)
+            self._service.policy = before[0] and replace(before[0], floors=self._floors)
             raise
         self._member.log.append(
             "policy",
@@ -114,7 +119,7 @@ class PolicyDesk:
         logger.info("bundle generation %d is in force", policy.bundle.generation)
 
     async def _limit(self, ttls: TtlLimits | None) -> None:
-        if ttls is None or self._service.phase == "loading":
+        if ttls is None or self._service.never_ran:
             return
 
         def limit(engine: Engine) -> None:
@@ -154,8 +159,7 @@ class PolicyDesk:
             engine.set_scheduling(order)
             engine.admission.follow(limits)
 
-        if self._service.phase in ("loading", "load_failed"):
-            # Done first thing after loading, before any request; never, where there is no model.
+        if self._service.never_ran:
             self._service.loop.post(apply)
         else:
             await self._service.loop.call(apply)

@@ -138,7 +138,7 @@ class PurgeDesk:
 
     async def _remove(self, scope: Scope, floor: int, *, until: float) -> tuple[Removal, int]:
         """What left the index, and how many requests in flight had to be aborted for time."""
-        if self._service.phase == "loading":
+        if self._service.never_ran:
             # No request was ever taken, so there is no cache: the engine starts above the floor.
             return Removal(), 0
         call = self._service.loop.call
@@ -169,7 +169,7 @@ class PurgeDesk:
                 if not more or clock() >= until:
                     return blocks, size
 
-        while self._service.phase != "loading":
+        while not self._service.never_ran:
             blocks, size = await loop.call(some)
             if not blocks:
                 break
@@ -180,7 +180,7 @@ class PurgeDesk:
         self, order: PurgeOrder, removal: Removal, scope: Scope, floor: int, *, until: float
     ) -> tuple[Findings, int] | None:
         """What is left, and how many requests had to be aborted; None while one may still run."""
-        if self._service.phase == "loading":
+        if self._service.never_ran:
             return Findings(), 0
         clock = self._service.clock
 

@@ -66,6 +66,15 @@ class EngineService:
         self._leaks = LeakWatch()
 
     @property
+    def never_ran(self) -> bool:
+        """Whether no engine is or was here: the model is being loaded still, or can't be.
+
+        There is no request and no cache then. What is meant for the engine is posted to its loop:
+        it is done before any request, or never, where none can come.
+        """
+        return self.phase in ("loading", "load_failed")
+
+    @property
     def unfinished(self) -> int:
         """Requests whose answer is still being made."""
         return len(self._running)
