@@ -155,3 +155,15 @@ async def test_an_answer_that_misses_its_deadline_is_an_error_for_the_official_c
             extra_headers={"Fleetward-Deadline-Ms": "300"},
         )
     assert (late.value.status_code, late.value.code) == (504, "deadline_exceeded")
+
+
+async def test_what_is_kept_of_a_request_reaches_its_client(client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.with_raw_response.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": "hello"}],
+        max_tokens=2,
+        extra_body={"prompt_cache_options": {"ttl": "30m"}},
+    )
+    told = answer.headers["Fleetward-Retention"]
+    assert told.startswith("store=device")
+    assert "asked-ttl-ms=1800000" in told

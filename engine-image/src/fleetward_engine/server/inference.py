@@ -26,6 +26,11 @@ from fleetward_engine.server.responses import Answer, Kind, Shape
 from fleetward_engine.server.responses_api.body import ResponsesBody
 from fleetward_engine.server.responses_api.shape import ResponseShape
 from fleetward_engine.server.responses_api.translate import as_chat, renamed
+from fleetward_engine.server.retention_header import (
+    RETENTION_HEADER,
+    asked_ttl_ms,
+    retention_header,
+)
 from fleetward_engine.server.sampling import sampling_params
 from fleetward_engine.server.served_model import ServedModel
 from fleetward_engine.server.service import EngineService
@@ -95,10 +100,16 @@ class Inference:
         body = call.body
         self.check_model(body.model)
         check_supported(body)
+        asked_ms = asked_ttl_ms(body)
         model, _ = self.service.ready_parts()
         prompts = await model.encoder.prompts(body)
         grammar = await model.grammars.grammar_of(body, tenant=caller.tenant)
         requests = self._requests(body, prompts, grammar, caller=caller, arrival=arrival)
+        told = retention_header(
+            requests[0].cache,
+            caching=model.config.enable_prefix_caching,
+            asked_ms=asked_ms,
+        )
         generation = self.service.submit(requests)
         return GenerationResponse(
             generation,
@@ -106,6 +117,7 @@ class Inference:
             self._choices(body, prompts, requests, model),
             stream=bool(body.stream),
             service=self.service,
+            headers={RETENTION_HEADER: told},
         )
 
     def check_model(self, name: str) -> None:

@@ -43,6 +43,12 @@ class StreamOptions(Body):
     include_obfuscation: bool | None = None
 
 
+class PromptCacheOptions(Body):
+    """``prompt_cache_options``: how long a client would like its prompt to stay cached."""
+
+    ttl: Annotated[str, Field(max_length=64)] | None = None
+
+
 class ContentPart(Body):
     """One part of a message; only text parts are understood."""
 
@@ -91,6 +97,8 @@ class GenerationBody(Body):
     safety_identifier: Annotated[str, Field(max_length=MAX_USER_LENGTH)] | None = None
     metadata: dict[str, object] | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
+    prompt_cache_retention: Annotated[str, Field(max_length=64)] | None = None
     cache_salt: str | None = None
     prompt_logprobs: object = None
     store: bool | None = None

@@ -53,6 +53,7 @@ class GenerationResponse(Response):
         *,
         stream: bool,
         service: Responder,
+        headers: Mapping[str, str],
     ) -> None:
         # Not Response.__init__: there is no body yet to render.
         self.background = None
@@ -62,6 +63,7 @@ class GenerationResponse(Response):
         self._choices = choices
         self._stream = stream
         self._service = service
+        self._told = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve until done; the engine's side is freed however this ends."""
@@ -81,7 +83,7 @@ class GenerationResponse(Response):
             choices = self._finished()
             tokens = sum(len(choice.entries) for choice in choices)
             content = await _run(lambda: orjson.dumps(self._shape.whole(choices)), tokens=tokens)
-            response = Response(content, media_type="application/json")
+            response = Response(content, media_type="application/json", headers=self._told)
         except ApiError as error:
             response = error.response()
         await response(scope, _never, send)
@@ -94,7 +96,8 @@ class GenerationResponse(Response):
         except ApiError as error:
             await error.response()({"type": "http"}, _never, send)
             return
-        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        headers = self._stream_headers()
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
             tail = await self._send_chunks(outputs, send)
         except ApiError as error:
@@ -124,6 +127,10 @@ class GenerationResponse(Response):
             yield self._shape.growth(choice, delta)
         if choice.finish_reason is not None:
             yield self._shape.closing(choice)
+
+    def _stream_headers(self) -> list[tuple[bytes, bytes]]:
+        own = [(name.lower().encode(), value.encode()) for name, value in self._told.items()]
+        return [*_STREAM_HEADERS, *own]
 
     def _finished(self) -> list[Choice]:
         choices = list(self._choices.values())

@@ -7,7 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetward_engine.server.openai_base import Body, Items
-from fleetward_engine.server.openai_models import MAX_TOKENS, MAX_USER_LENGTH, ModelName
+from fleetward_engine.server.openai_models import (
+    MAX_TOKENS,
+    MAX_USER_LENGTH,
+    ModelName,
+    PromptCacheOptions,
+)
 from fleetward_engine.server.openai_tools import (
     MAX_DESCRIPTION,
     MAX_TOOLS,
@@ -87,6 +92,8 @@ class ResponsesBody(Body):
     user: Annotated[str, Field(max_length=MAX_USER_LENGTH)] | None = None
     safety_identifier: Annotated[str, Field(max_length=MAX_USER_LENGTH)] | None = None
     service_tier: str | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
+    prompt_cache_retention: Annotated[str, Field(max_length=64)] | None = None
     store: bool | None = None
     truncation: str | None = None
     include: Items[object] | None = None

@@ -62,6 +62,8 @@ def as_chat(body: ResponsesBody) -> ChatCompletionBody:
         parallel_tool_calls=body.parallel_tool_calls,
         response_format=_format(body.text.format if body.text else None),
         metadata=body.metadata,
+        prompt_cache_options=body.prompt_cache_options,
+        prompt_cache_retention=body.prompt_cache_retention,
         service_tier=body.service_tier,
     )
 
