@@ -30,27 +30,25 @@ async def test_without_a_model_bundles_hold_and_purges_find_nothing(
             over.wait(60)
         raise ModelUnavailable("file:///nope is not there")
 
-    try:
-        async with running_engine(
-            tmp_path, build=build, loaded=phase == "load_failed", policy=push()
-        ) as engine:
-            assert engine.assembly.service.phase == phase
-            stricter = push(
-                2,
-                secret=None,
-                floors=Floors(version=1, tenants={"a": 1}),
-                retention=Retention(idle_ttl_ms=1000),
-            )
-            for _ in range(2):
-                answer = await engine.admin("PUT", "/policy", stricter)
-                assert (answer.status_code, answer.json()["generation"]) == (200, 2)
-            answers = [await engine.admin("POST", "/purge", order("a", 2)) for _ in range(2)]
-            assert answers[0].content == answers[1].content
-            receipt = receipt_of(engine, answers[0])
-            assert receipt_faults(receipt) == []
-            assert (receipt.floor, receipt.removed, receipt.inserted) == (2, 0, 0)
-    finally:
+    async with running_engine(
+        tmp_path, build=build, loaded=phase == "load_failed", policy=push()
+    ) as engine:
+        assert engine.assembly.service.phase == phase
+        stricter = push(
+            2,
+            secret=None,
+            floors=Floors(version=1, tenants={"a": 1}),
+            retention=Retention(idle_ttl_ms=1000),
+        )
+        for _ in range(2):
+            answer = await engine.admin("PUT", "/policy", stricter)
+            assert (answer.status_code, answer.json()["generation"]) == (200, 2)
+        answers = [await engine.admin("POST", "/purge", order("a", 2)) for _ in range(2)]
         over.set()
+        assert answers[0].content == answers[1].content
+        receipt = receipt_of(engine, answers[0])
+        assert receipt_faults(receipt) == []
+        assert (receipt.floor, receipt.removed, receipt.inserted) == (2, 0, 0)
 
 
 async def test_a_purge_s_floor_stands_although_a_push_that_ran_beside_it_failed(
