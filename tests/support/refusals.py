@@ -86,9 +86,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
         ("rollout.autoRollback", True, "spec.rollout.autoRollback true"),
     ],
     CachePolicy: [
-        ("isolation", "User", "spec.isolation other than Tenant"),
-        ("isolation", "Session", "spec.isolation other than Tenant"),
-        ("permissionScopes", "Include", "spec.permissionScopes other than Ignore"),
         (
             "retention.classes",
             [{"name": "a", "store": "DeviceAndHost"}],
@@ -102,21 +99,12 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
         ("logging.outputs", "Full", "spec.logging.outputs other than None"),
     ],
     Tenant: [
-        (
-            "apiKeys",
-            [{"name": "k", "secretRef": {"name": "s"}, "permissionScopes": ["hr"]}],
-            "spec.apiKeys permissionScopes",
-        ),
         ("jwt", {"issuer": "https://i", "audience": "a", "jwks": "https://i/keys"}, ""),
         ("quotas", {"tokensPerMinute": 5}, ""),
         ("privacy", {"mask": ["email"]}, ""),
         ("placement", {"regions": ["eu"]}, ""),
     ],
-    CachePurge: [
-        ("user", "u", ""),
-        ("permissionScope", "hr", ""),
-        ("documentTag", "d", ""),
-    ],
+    CachePurge: [],
 }
 
 
@@ -200,6 +188,13 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
         "serviceSelector.matchExpressions",
         [{"key": "a", "operator": "NotIn"}],
         "give values to In and NotIn",
+    ),
+    Refusal(
+        CachePurge,
+        "user",
+        "u",
+        "names more than one of user, permissionScope and documentTag",
+        beside={"documentTag": "d"},
     ),
     Refusal(CachePurge, "deadline", "500ms", "write a duration from"),
     Refusal(

@@ -29,6 +29,7 @@ from fleetward_api.canonical import (
 from fleetward_api.errors import KeyMalformed
 from fleetward_api.floors import Floors
 from fleetward_api.keys import decode_base64
+from fleetward_api.scope import ScopeKind
 
 Store = Literal["None", "Device", "DeviceAndHost"]
 InFlight = Literal["Finish", "Abort"]
@@ -178,6 +179,16 @@ class PolicyBundle(WireModel):
                 written.pop(part, None)
                 written.pop(told.alias or part, None)
         return written
+
+    def separates(self, kind: ScopeKind) -> bool:
+        """Whether these rules tell cache of a scope of this kind from its tenant's rest."""
+        match kind:
+            case "user":
+                return self.isolation != "Tenant"
+            case "permissionScope":
+                return self.permission_scopes == "Include"
+            case "tenant" | "documentTag":
+                return True
 
     @property
     def digest(self) -> str:

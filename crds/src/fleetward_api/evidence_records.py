@@ -84,6 +84,12 @@ class Header(WireModel):
     operator_key: Annotated[str, Field(max_length=64)]
     started_at: Count
 
+    @property
+    def about(self) -> str:
+        """Which purge it is, and of what kind of scope, for people."""
+        widened = ", widened to it" if self.widened_to else ""
+        return f"{self.purge_uid} ({self.scope_kind}{widened})"
+
 
 class Binding(WireModel):
     """What the API server said when it reviewed the member's token (TokenReview)."""

@@ -288,10 +288,10 @@ def _check_end(reading: _Reading) -> Footer:
 
 def _summary(footer: Footer, reading: _Reading, *, pinned: bool) -> str:
     totals = footer.totals
-    uid = reading.anchor[0].purge_uid if reading.anchor else ""
+    about = reading.anchor[0].about if reading.anchor else ""
     standing = "signed by the pinned key" if pinned else f"{CONSISTENT}, no key was pinned"
     return (
-        f"purge {uid} {footer.phase}: {totals.members} members, {totals.receipts} receipts, "
-        f"{totals.dead} dead, {totals.unproved} unproved, {totals.blocks} blocks, "
-        f"{totals.bytes} bytes; {standing}"
+        f"purge {about} {footer.phase}: {totals.members} members, "
+        f"{totals.receipts} receipts, {totals.dead} dead, {totals.unproved} unproved, "
+        f"{totals.blocks} blocks, {totals.bytes} bytes; {standing}"
     )

@@ -83,6 +83,13 @@ class Floors(WireModel):
         raised = self.model_copy(update={_FIELD[scope.kind]: grown, "version": self.version + 1})
         return raised.pruned()
 
+    def at_least(self, scope: Scope, floor: int) -> Floors:
+        """Return the floors with this scope's no lower than `floor`; the version stays."""
+        if self.floor_of(scope) >= floor:
+            return self
+        grown = {**self._map(scope), floor_key(scope): floor}
+        return self.model_copy(update={_FIELD[scope.kind]: grown}).pruned()
+
     def pruned(self) -> Floors:
         """Return the same floors without the entries that say no more than their tenant's."""
         return self.model_copy(

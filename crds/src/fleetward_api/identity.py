@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from jwt import InvalidTokenError
 from jwt.api_jws import PyJWS
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
 from fleetward_api.canonical import (
     Count,
@@ -46,6 +53,9 @@ LEEWAY_S: Final = 900.0
 MAX_LIFETIME_S: Final = 3600
 MAX_TOKEN_CHARS: Final = 32_768
 MAX_TAGS: Final = 64
+MAX_PERMISSION_SCOPES: Final = 32
+_LATER_CLAIMS: Final = {"session": "ses", "permission_scopes": "scs"}
+"""Claims that were added after the first release, and how a token spells them."""
 _JWS = PyJWS(algorithms=[ALGORITHM])
 
 
@@ -65,12 +75,16 @@ class IdentityFloors(WireModel):
 class IdentityClaims(WireModel):
     """Authenticated facts of one request.
 
+    A later claim that is empty is left out of the token, so that an engine from before it goes on
+    reading tokens; one that is not is refused there, as it would narrow what may be shared.
+
     Attributes:
         service_uid: uid of the `InferenceService` that the token is for.
         tenant: name of the tenant.
         tenant_uid: uid of the Tenant, or `""`.
-        user: keyed digest of the user, or `""`.
-        permission_scope: keyed digest of the permission scopes, or `""`.
+        user: keyed digest of the user, or `""`. session: of one of the user's sessions, or `""`.
+        permission_scope: keyed digest of all permission scopes together, or `""`.
+        permission_scopes: those of each, where there are several; kept sorted and unique.
         document_tags: keyed digests of the document tags; kept sorted and unique.
         floors: what the gateway knew of the floors when it authorised the request.
         priority: larger is served earlier. weight: share among tenants, at least 1.
@@ -87,7 +101,11 @@ class IdentityClaims(WireModel):
     tenant: Annotated[Name, Field(alias="ten")]
     tenant_uid: Annotated[OptionalName, Field(alias="tid")] = ""
     user: Annotated[OptionalName, Field(alias="usr")] = ""
+    session: Annotated[OptionalName, Field(alias="ses")] = ""
     permission_scope: Annotated[OptionalName, Field(alias="scp")] = ""
+    permission_scopes: Annotated[
+        tuple[Name, ...], Field(alias="scs", max_length=MAX_PERMISSION_SCOPES)
+    ] = ()
     document_tags: Annotated[tuple[Name, ...], Field(alias="tag", max_length=MAX_TAGS)] = ()
     floors: Annotated[IdentityFloors, Field(alias="flr")] = IdentityFloors()
     priority: Annotated[int, Field(alias="pri", ge=-(2**31), lt=2**31, strict=True)] = 0
@@ -99,10 +117,26 @@ class IdentityClaims(WireModel):
     expires_at: Annotated[Count, Field(alias="exp")]
     version: Annotated[Literal[1], Field(alias="ver")] = VERSION
 
-    @field_validator("document_tags")
+    @field_validator("permission_scopes", "document_tags")
     @classmethod
-    def _as_a_set(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(sorted(set(tags)))
+    def _as_a_set(cls, digests: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(digests)))
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_says_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name, spelled in _LATER_CLAIMS.items():
+            if not getattr(self, name):
+                written.pop(name, None)
+                written.pop(spelled, None)
+        return written
+
+    @property
+    def each_permission_scope(self) -> tuple[str, ...]:
+        """The keyed digest of each permission scope: of one alone, that of all together."""
+        if self.permission_scopes or not self.permission_scope:
+            return self.permission_scopes
+        return (self.permission_scope,)
 
 
 def mint_identity(claims: IdentityClaims, key: SigningKey) -> str:

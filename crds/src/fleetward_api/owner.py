@@ -79,7 +79,9 @@ def owner_of(
 
     Args:
         tenant: name of the tenant.
-        user, permission_scopes, document_tags: keyed digests of those that count here.
+        user: keyed digest, or `""`.
+        permission_scopes: keyed digests of those that count here.
+        document_tags: keyed digests.
         floors: the request's, of everything that it belongs to.
         known: the floors in force here, which tell apart what `floors` holds as a sum.
     """

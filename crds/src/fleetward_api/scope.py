@@ -98,6 +98,14 @@ def user_digest(key: bytes, tenant: str, user: str) -> str:
     return _keyed(key, b"fleetward/user/v1", tenant, user) if user else ""
 
 
+def session_digest(key: bytes, tenant: str, user: str, session: str) -> str:
+    """Return the keyed digest of one session of a user; `""` for no session.
+
+    Sessions that two users name alike are two sessions; `user` is their name, `""` where unknown.
+    """
+    return _keyed(key, b"fleetward/session/v1", tenant, user, session) if session else ""
+
+
 def permission_scope_digest(key: bytes, tenant: str, scopes: Iterable[str]) -> str:
     """Return the keyed digest of a set of permission scopes; `""` for none. Order is ignored."""
     names = sorted(set(scopes))

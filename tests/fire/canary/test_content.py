@@ -199,7 +199,7 @@ async def test_a_fault_that_quotes_a_request_tells_it_to_nobody(
     assert service.model is not None
     core: Any = await service.loop.call(lambda engine: engine)
     owners: dict[str, tuple[Any, str, Any]] = {
-        "gateway": (route, "read_model", quoting),
+        "gateway": (route, "read_asked", quoting),
         "encoding": (service.model.encoder, "completion", async_quoting),
         "adding": (core, "add_request", quoting),
         "telling": (service.metrics, "observe", quoting),

@@ -98,8 +98,6 @@ async def test_bundles_only_go_forward(engine: RunningEngine) -> None:
     assert code_of(await engine.admin("PUT", "/policy", other)) == (409, "generation_conflict")
     unknown = push(6, secret=None, epoch=2)
     assert code_of(await engine.admin("PUT", "/policy", unknown)) == (400, "epoch_missing")
-    users = push(6, isolation="User")
-    assert code_of(await engine.admin("PUT", "/policy", users)) == (400, "unsupported_isolation")
     assert code_of(await engine.admin("PUT", "/policy", newer.bundle)) == (400, "invalid_body")
     state = MemberState.model_validate_json((await engine.admin("GET", "/state")).content)
     assert (state.bundle_generation, state.bundle_digest) == (5, newer.bundle.digest)
@@ -116,7 +114,7 @@ async def test_a_push_whose_fence_did_not_fall_is_not_in_force(
 
     raised = push(2, secret=None, floors=Floors(version=1, tenants={"a": 1}))
     with monkeypatch.context() as broken:
-        broken.setattr("fleetward_engine.admin.fences.Fences.fence", fail)
+        broken.setattr("fleetward_engine.admin.fences.Fences.raise_all", fail)
         assert code_of(await engine.admin("PUT", "/policy", raised)) == (500, "internal")
     state = MemberState.model_validate_json((await engine.admin("GET", "/state")).content)
     assert state.bundle_generation == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ callers = st.builds(
     permission_scope=st.sampled_from(["", "p"]),
     document_tags=st.sampled_from([(), ("t",)]),
     floors=st.tuples(st.integers(0, 3), st.just(0), st.integers(0, 2), st.integers(0, 2)),
-)
+).map(lambda one: replace(one, permission_scopes=tuple(one.permission_scope)))
 
 
 def in_force(generation: int = 3, **fields: object) -> PolicyInForce:
@@ -148,7 +149,7 @@ def test_reuse_needs_every_fact_equal_and_no_fence_between(
         fenced = policy.floors.of_request(
             caller.tenant,
             user="",
-            permission_scopes=[caller.permission_scope] if caller.permission_scope else [],
+            permission_scopes=caller.permission_scopes,
             document_tags=caller.document_tags,
         )
         behind = any(known < floor for known, floor in zip(caller.floors, fenced, strict=True))
@@ -172,7 +173,8 @@ def test_a_finer_floor_closes_the_cache_to_older_tokens(
         floors = [0, 0, 0, 0]
         floors[place] = known
         caller = Caller(
-            tenant="a", user="u", permission_scope="p", document_tags=("t",),
+            tenant="a", user="u", permission_scope="p", permission_scopes=("p",),
+            document_tags=("t",),
             floors=(floors[0], floors[1], floors[2], floors[3]),
         )  # fmt: skip
         assert (cache_context(caller, policy, model=MODEL).root is None) is (known < 2)

@@ -152,6 +152,7 @@ class Caches:
             tenant=tenant,
             user=user,
             permission_scope=permission,
+            permission_scopes=permissions,
             document_tags=tags,
             floors=token,
         )

@@ -49,7 +49,7 @@ def test_a_purge_that_shows_everything_is_completed() -> None:
     assert report.phase == "Completed"
     assert (report.first_fault, report.record) == (None, None)
     assert report.summary == (
-        "purge purge-uid-1 Completed: 3 members, 2 receipts, 1 dead, 0 unproved, "
+        "purge purge-uid-1 (tenant) Completed: 3 members, 2 receipts, 1 dead, 0 unproved, "
         "14 blocks, 57344 bytes; signed by the pinned key"
     )
 

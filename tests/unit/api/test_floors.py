@@ -188,5 +188,6 @@ def test_each_tag_of_a_request_moves_its_floors() -> None:
 
 def test_a_request_without_a_user_has_no_users_floor() -> None:
     floors = Floors(tenants={"a": 3}, users={"a/x": 4}, permission_scopes={"a/x": 2})
-    assert floors.of_request("a", user="", permission_scopes=[], document_tags=[]) == (3, 0, 0, 0)
-    assert floors.of_request("a", user="x", permission_scopes=["x"], document_tags=[]) == (3, 4, 3, 0)
+    nobody = floors.of_request("a", user="", permission_scopes=[], document_tags=[])
+    somebody = floors.of_request("a", user="x", permission_scopes=["x"], document_tags=[])
+    assert (nobody, somebody) == ((3, 0, 0, 0), (3, 4, 3, 0))

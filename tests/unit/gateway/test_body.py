@@ -17,7 +17,7 @@ from fleetward_gateway.proxy.body import (
     BodyBudget,
     HeldBody,
     check_head,
-    read_model,
+    read_asked,
     receive_body,
 )
 
@@ -34,13 +34,13 @@ json_values = st.recursive(
     st.dictionaries(st.text(max_size=6), json_values, max_size=5), st.text(min_size=1, max_size=256)
 )
 def test_any_object_with_a_model_is_read(value: dict[str, Any], model: str) -> None:
-    assert read_model(json.dumps({**value, "model": model}).encode()) == model
+    assert read_asked(json.dumps({**value, "model": model}).encode()).model == model
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_with_400(body: bytes) -> None:
     try:
-        answer = read_model(body)
+        answer = read_asked(body).model
     except Problem as problem:
         answer = str(json.loads(problem.encoded())["error"]["code"])
         status = problem.status
@@ -82,14 +82,14 @@ def test_any_bytes_are_read_or_refused_with_400(body: bytes) -> None:
 )
 def test_what_two_readers_could_take_differently_is_refused(body: bytes, says: str) -> None:
     with pytest.raises(Problem, match=says) as caught:
-        read_model(body)
+        read_asked(body)
     assert caught.value.status == 400
 
 
 def test_nesting_up_to_the_limit_and_many_flat_brackets_pass() -> None:
     inner = MAX_DEPTH - 1
-    assert read_model(b'{"model":"m","x":' + b"[" * inner + b"]" * inner + b"}") == "m"
-    assert read_model(b'{"model":"m","x":[' + b"[],{}," * 1000 + b"[]]}") == "m"
+    assert read_asked(b'{"model":"m","x":' + b"[" * inner + b"]" * inner + b"}").model == "m"
+    assert read_asked(b'{"model":"m","x":[' + b"[],{}," * 1000 + b"[]]}").model == "m"
 
 
 def head(**headers: str) -> RequestHead:

@@ -176,16 +176,23 @@ async def test_an_attempt_overtaken_by_another_purge_is_made_anew() -> None:
 async def test_a_purge_record_is_kept_read_and_removed() -> None:
     api = ObjectApi()
     records = PurgeRecords(client(api), writer(api), namespace="n")
-    assert await records.read("u") is None
+    assert await records.recall("u") is None
     state = PurgeState(deadline=5.0, phase=Phase.FENCING, cut=3)
     await records.write("u", "wipe", state)
     successor = PurgeRecords(client(api), writer(api), namespace="n")
-    assert await successor.read("u") == state
+    kept = await successor.recall("u")
+    assert kept is not None
+    assert (kept.state, kept.scope, kept.widened) == (state, None, False)
+    scope = Scope("a", user="d" * 64)
+    await successor.write("u", "wipe", state, scope=scope, widened=True)
+    kept = await successor.recall("u")
+    assert kept is not None
+    assert (kept.scope, kept.widened) == (scope, True)
     await successor.write("u", "wipe", PurgeState(deadline=5.0, phase=Phase.PURGING))
     with pytest.raises(KubeError, match="Conflict"):
         await records.write("u", "wipe", state)
     await successor.remove("u")
-    assert await successor.read("u") is None
+    assert await successor.recall("u") is None
     await successor.remove("u")
 
 

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetward_api.bundle import PolicyBundle, ServiceRef
 from fleetward_api.condition_types import condition_types, undocumented
 from fleetward_api.conditions import find_condition
 from fleetward_api.resources import CachePurge, Tenant
 from fleetward_api.resources.cache_policy import SaltRotationStatus
+from fleetward_api.scope import (
+    Scope,
+    document_tag_digest,
+    permission_scope_digest,
+    user_digest,
+)
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.policy_plan import Follower, plan_policy
 from fleetward_operator.core.purge.plan import (
@@ -21,6 +28,7 @@ from fleetward_operator.core.purge.plan import (
     PurgePlan,
     first_state,
     plan_purge,
+    resumed_plan,
 )
 from fleetward_operator.core.purge.report import (
     build_purge_status,
@@ -161,18 +169,74 @@ def purge(**spec: Any) -> CachePurge:
     )
 
 
+DIGEST_KEY = b"k" * 32
+
+
+def rules(name: str = "s", **fields: Any) -> PolicyBundle:
+    service = ServiceRef(namespace="n", name=name, uid=name)
+    return PolicyBundle(service=service, generation=1, epoch=1, **fields)
+
+
+def planned(*bundles: PolicyBundle, **spec: Any) -> PurgePlan | Refusal:
+    return plan_purge(purge(**spec), digest_key=DIGEST_KEY, bundles=bundles)
+
+
+FINER = {
+    "user": Scope("alpha", user=user_digest(DIGEST_KEY, "alpha", "Zoë")),
+    "permissionScope": Scope(
+        "alpha", permission_scope=permission_scope_digest(DIGEST_KEY, "alpha", ["Zoë"])
+    ),
+    "documentTag": Scope("alpha", document_tag=document_tag_digest(DIGEST_KEY, "alpha", "Zoë")),
+}
+
+
+@pytest.mark.parametrize("field", FINER)
+def test_a_finer_scope_is_purged_where_every_service_tells_it_apart(field: str) -> None:
+    apart = [rules(isolation="User"), rules("t", isolation="Session")]
+    plan = planned(*apart, **{field: "Zoë"})
+    assert isinstance(plan, PurgePlan)
+    assert (plan.scope, plan.widened_to, plan.widened) == (FINER[field], "", False)
+    assert isinstance(planned(*apart, **{field: "Zoë"}, onCoarseIsolation="Refuse"), PurgePlan)
+
+
+@pytest.mark.parametrize("field", FINER)
+def test_one_service_that_shares_widens_it_to_the_tenant_or_refuses(field: str) -> None:
+    coarse = [rules(isolation="User"), *(rules(name, permission_scopes="Ignore") for name in "abc")]
+    plan = planned(*coarse, **{field: "Zoë"}, serviceSelector={})
+    refused = planned(*coarse, **{field: "Zoë"}, onCoarseIsolation="Refuse")
+    assert isinstance(plan, PurgePlan)
+    if field == "documentTag":
+        assert (plan.scope, plan.widened_to, plan.widened) == (FINER[field], "all services", False)
+        assert isinstance(refused, PurgePlan)
+        return
+    assert (plan.scope, plan.widened) == (Scope("alpha"), True)
+    words = "tenant alpha (n/a, n/b and 1 more shares within it), all services"
+    assert plan.widened_to == words
+    assert isinstance(refused, Refusal)
+    assert "n/a, n/b and 1 more" in refused.message
+    assert "Zoë" not in refused.message
+
+
+def test_a_purge_that_runs_keeps_the_scope_of_its_cut() -> None:
+    subject = purge(user="Zoë")
+    assert resumed_plan(subject, scope=FINER["user"]).widened is False
+    plan = resumed_plan(subject, scope=Scope("alpha"))
+    assert (plan.scope, plan.widened) == (Scope("alpha"), True)
+    assert resumed_plan(purge(), scope=Scope("alpha")).widened is False
+
+
 def test_a_purge_has_until_its_deadline_from_its_making() -> None:
-    plan = plan_purge(purge(deadline="2m"))
+    plan = planned(deadline="2m")
     assert isinstance(plan, PurgePlan)
     made = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
     assert (plan.scope.tenant, plan.widened_to, plan.deadline) == ("alpha", "", made + 120)
 
 
 def test_a_selector_is_widened_or_refused() -> None:
-    widened = plan_purge(purge(serviceSelector={}))
+    widened = planned(serviceSelector={})
     assert isinstance(widened, PurgePlan)
     assert widened.widened_to == "all services"
-    refusal = plan_purge(purge(serviceSelector={}, onCoarseIsolation="Refuse"))
+    refusal = planned(serviceSelector={}, onCoarseIsolation="Refuse")
     assert isinstance(refusal, Refusal)
     status = refused_status(purge(), refusal, now=NOW)
     assert (status.phase, status.not_covered[0].subject) == ("Incomplete", "everything")
@@ -186,7 +250,7 @@ def test_a_selector_is_widened_or_refused() -> None:
 def test_a_record_that_was_lost_is_never_forgiven(
     before: str | None, caveats: tuple[str, ...]
 ) -> None:
-    plan = plan_purge(purge())
+    plan = planned()
     assert isinstance(plan, PurgePlan)
     assert first_state(plan, phase_before=before).caveats == caveats
 

@@ -10,10 +10,12 @@ from typing import Any, cast
 import pytest
 
 from fleetward_api.resources import CachePurge, CachePurgeStatus
+from fleetward_api.scope import Scope
 from fleetward_operator.core.purge.events import Acked, CutMade, Died
 from fleetward_operator.core.purge.state import Member, PurgeState
 from fleetward_operator.edges.evidence_store import StoredEvidence
 from fleetward_operator.edges.purge_crew import Answer
+from fleetward_operator.edges.purge_record import PurgeRecord
 from fleetward_operator.handlers import purge as handler
 from fleetward_operator.handlers.context import Operator
 from fleetward_operator.handlers.purge import RETRY_S, reconcile_purge
@@ -47,10 +49,10 @@ class World:
         self.answer.set()
         self.op = SimpleNamespace(
             clock=SimpleNamespace(now=lambda: NOW, wall=NOW.timestamp),
-            fleet=SimpleNamespace(keys=SimpleNamespace(digest=b"k" * 32)),
+            fleet=SimpleNamespace(keys=SimpleNamespace(digest=b"k" * 32), bundles=list),
             settings=SimpleNamespace(identity=SimpleNamespace(namespace="r")),
             store=SimpleNamespace(get=lambda *_: self.item, in_namespace=lambda *_: []),
-            records=SimpleNamespace(read=self.read, write=self.write, remove=self.nothing),
+            records=SimpleNamespace(recall=self.recall, write=self.write, remove=self.nothing),
             holds=SimpleNamespace(hold=self.nothing, release=self.nothing),
             events=SimpleNamespace(announce=self.nothing),
             statuses=SimpleNamespace(write=self.tell),
@@ -70,8 +72,10 @@ class World:
     async def nothing(self, *_: Any, **__: Any) -> None:
         return None
 
-    async def read(self, _: str) -> PurgeState | None:
-        return self.kept
+    async def recall(self, _: str) -> PurgeRecord | None:
+        if self.kept is None:
+            return None
+        return PurgeRecord(name="wipe", scope=Scope("alpha"), state=self.kept, item=self.item)
 
     async def write(self, _uid: str, _name: str, state: PurgeState, **_: Any) -> None:
         self.kept = state

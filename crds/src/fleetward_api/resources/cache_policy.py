@@ -153,9 +153,12 @@ class CachePolicySpec(ApiModel):
     """Whether services of the namespace without a `cachePolicyRef` follow this policy. Of several
     such policies the oldest counts, and the others say so."""
     isolation: Literal["Tenant", "User", "Session"] = "Tenant"
-    """Within which authenticated identity cache is reused. Tenant today."""
+    """Within which authenticated identity cache is reused: the tenant, one user of it, or one
+    session of a user. Who names no user (or no session) then uses no cache, and the answer says so
+    (`Fleetward-Cache`). Live; what was shared by other rules is dropped."""
     permission_scopes: Literal["Include", "Ignore"] = "Ignore"
-    """Whether the caller's permission scopes also bound reuse. Ignore today."""
+    """Whether the permission scopes of the caller's API key also bound reuse: only callers with
+    the very same ones share. Live; what was shared by other rules is dropped."""
     shared_prefixes: Annotated[tuple[SharedPrefix, ...], Field(max_length=16), KeyedBy("name")] = ()
     """Public texts whose cache all tenants share: the only thing that is ever shared between them.
     A prompt uses as much of one as it begins with, in whole blocks; the rest is private. Live."""
@@ -179,18 +182,6 @@ class CachePolicySpec(ApiModel):
     """What of the content may enter logs."""
 
     rules = (
-        only(
-            "isolation",
-            "Tenant",
-            "spec.isolation",
-            "set it to Tenant; to keep users apart, make each a Tenant",
-        ),
-        only(
-            "permission_scopes",
-            "Ignore",
-            "spec.permissionScopes",
-            "set it to Ignore; to keep scopes apart, make each a Tenant",
-        ),
         Rule(
             cel=(
                 "!has(self.sharedPrefixes) || self.sharedPrefixes.map(p, size(bytes(p.text))).sum()"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.condition import Conditions
 from fleetward_api.resources.lists import DistinctValues, KeyedBy
-from fleetward_api.resources.rules import TransitionRule, absent
+from fleetward_api.resources.rules import Rule, TransitionRule
 from fleetward_api.resources.scalars import (
     BigCount,
     Count,
@@ -25,7 +25,7 @@ PurgePhase: TypeAlias = Literal[
     "Pending", "Fencing", "Purging", "Verifying", "Completed", "Incomplete"
 ]
 _Text: TypeAlias = Annotated[str, Field(max_length=512)]
-_NARROWER = "remove it and purge the whole tenant, or wait for a release that can purge less"
+_FINER: Final = ("user", "permission_scope", "document_tag")
 
 
 class CachePurgeSpec(ApiModel):
@@ -34,11 +34,11 @@ class CachePurgeSpec(ApiModel):
     tenant: LabelName
     """Name of the Tenant whose cache is destroyed; the Tenant itself may be gone already."""
     user: ShortText | None = None
-    """Only this user's cache. Not available yet."""
+    """Only this user's cache, by the name that the application gives (`Fleetward-User`)."""
     permission_scope: ShortText | None = None
-    """Only cache made under this permission scope. Not available yet."""
+    """Only cache made by callers with this permission scope, whatever others they have too."""
     document_tag: ShortText | None = None
-    """Only cache made from documents with this tag. Not available yet."""
+    """Only cache of requests with this document tag (`Fleetward-Document-Tags`)."""
     service_selector: LabelSelector | None = None
     """Only services with these labels; all services when absent."""
     reason: Annotated[str, Field(min_length=1, max_length=1024)]
@@ -46,13 +46,21 @@ class CachePurgeSpec(ApiModel):
     deadline: LongDuration = "1m"
     """Longest time until the purge is Completed; after it, it is Incomplete and says why."""
     on_coarse_isolation: Literal["Widen", "Refuse"] = "Widen"
-    """What happens where reuse is coarser than the asked scope: the purge is widened to what can be
-    told apart (and the status says so before it runs), or refused."""
+    """What happens where reuse is coarser than the asked scope (a user's, while the CachePolicy of
+    any service has isolation Tenant; a permission scope's, while any has permissionScopes Ignore):
+    the purge is widened to what can be told apart (and the status says so before it runs), or
+    refused."""
 
     rules = (
-        absent("user", "spec.user", _NARROWER),
-        absent("permission_scope", "spec.permissionScope", _NARROWER),
-        absent("document_tag", "spec.documentTag", _NARROWER),
+        Rule(
+            cel="[has(self.user), has(self.permissionScope), has(self.documentTag)]"
+            ".filter(given, given).size() <= 1",
+            message=(
+                "spec names more than one of user, permissionScope and documentTag: create a "
+                "CachePurge for each"
+            ),
+            holds=lambda spec: sum(getattr(spec, name) is not None for name in _FINER) <= 1,
+        ),
     )
     transition_rules = (
         TransitionRule(

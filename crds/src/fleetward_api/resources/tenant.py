@@ -9,7 +9,7 @@ from pydantic import Field
 from fleetward_api.resources.base import ApiModel
 from fleetward_api.resources.condition import Conditions
 from fleetward_api.resources.lists import DistinctValues, KeyedBy
-from fleetward_api.resources.rules import absent, empty
+from fleetward_api.resources.rules import absent
 from fleetward_api.resources.scalars import (
     WHOLE,
     BigCount,
@@ -46,17 +46,10 @@ class ApiKey(ApiModel):
     secret_ref: SecretKeyRef
     """Where the key lies, in the release's key namespace. Only its hash is kept in memory."""
     permission_scopes: Annotated[tuple[ShortText, ...], Field(max_length=32), DistinctValues()] = ()
-    """Permission scopes of callers with this key. Not available yet."""
+    """Permission scopes of callers with this key, which bound reuse where a CachePolicy has
+    `permissionScopes: Include`. Applies with the next request."""
     expires_at: Moment | None = None
     """From this moment (UTC) the key is unknown; never when absent."""
-
-    rules = (
-        empty(
-            "permission_scopes",
-            "spec.apiKeys permissionScopes",
-            "remove them; to keep scopes apart, make each a Tenant",
-        ),
-    )
 
 
 class TenantSpec(ApiModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from fleetward_api.bundle import InFlight
 from fleetward_api.scope import Scope
@@ -28,33 +29,40 @@ class Fences:
     async def fence(self, scope: Scope, floor: int, in_flight: InFlight) -> FenceResult:
         """Raise the scope's fence to ``floor``; returns once it holds.
 
-        While the model loads there is no request to fence: the engine gets the floor first thing,
-        before any request.
-
         Returns:
             What ran, below the floor, when this fence first fell, and what became of it.
         """
+        await self.raise_all([(scope, floor)], in_flight)
+        return self._first[scope, floor]
 
-        def raise_fence(engine: Engine) -> FenceResult:
-            return engine.governance.fence(scope, floor, in_flight)
+    async def raise_all(self, raised: Sequence[tuple[Scope, int]], in_flight: InFlight) -> None:
+        """Raise these scopes' fences together; returns once they hold.
+
+        While the model loads there is no request to fence: the engine gets the floors first thing,
+        before any request.
+        """
+        if not raised:
+            return
+
+        def raise_fences(engine: Engine) -> list[FenceResult]:
+            return [engine.governance.fence(scope, floor, in_flight) for scope, floor in raised]
 
         if self._service.never_ran:
-            self._service.loop.post(lambda engine: _discard(raise_fence(engine)))
-            result = _NOTHING
+            self._service.loop.post(lambda engine: _discard(raise_fences(engine)))
+            results = [_NOTHING] * len(raised)
         else:
-            result = await self._service.loop.call(raise_fence)
-        first = self._first.get((scope, floor))
-        if first is not None:
-            result = _aborted_after_all(first, result.aborted)
-        self._first[scope, floor] = result
-        while len(self._first) > KEPT:
+            results = await self._service.loop.call(raise_fences)
+        for fence, result in zip(raised, results, strict=True):
+            first = self._first.get(fence)
+            self._first[fence] = result if first is None else _after_all(first, result.aborted)
+            self._first.move_to_end(fence)
+        while len(self._first) > max(KEPT, len(raised)):
             self._first.popitem(last=False)
-        return result
 
 
-def _aborted_after_all(first: FenceResult, aborted: int) -> FenceResult:
+def _after_all(first: FenceResult, aborted: int) -> FenceResult:
     return FenceResult(finishing=max(0, first.finishing - aborted), aborted=first.aborted + aborted)
 
 
-def _discard(_result: FenceResult) -> None:
+def _discard(_results: list[FenceResult]) -> None:
     return None

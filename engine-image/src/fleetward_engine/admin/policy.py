@@ -70,26 +70,21 @@ def decide_push(
     floors = merge_floors(known, bundle.floors)
     policy = PolicyInForce(bundle=bundle, secret=secret, floors=floors)
     ttls = None if current is None else _live_limits(current, policy)
-    return Apply(policy=policy, raised=raised_tenants(known, floors), ttls=ttls)
+    return Apply(policy=policy, raised=raised_scopes(known, floors), ttls=ttls)
 
 
-def raised_tenants(before: Floors, after: Floors) -> tuple[tuple[Scope, int], ...]:
-    """The tenants whose floor is higher in ``after``, with that floor."""
+def raised_scopes(before: Floors, after: Floors) -> tuple[tuple[Scope, int], ...]:
+    """The scopes whose floor is higher in ``after``, with that floor; tenants first."""
     return tuple(
-        (Scope(tenant=tenant), floor)
-        for tenant, floor in sorted(after.tenants.items())
-        if floor > before.tenants.get(tenant, 0)
+        (scope, floor) for scope, floor in after.entries() if floor > before.floor_of(scope)
     )
 
 
-def with_tenant_floor(floors: Floors, tenant: str, floor: int) -> Floors:
-    """The floors with one tenant's at least ``floor``, as a purge order says."""
-    return merge_floors(floors, Floors(tenants={tenant: floor}))
-
-
 def _live_limits(before: PolicyInForce, after: PolicyInForce) -> TtlLimits:
-    if before.secret != after.secret:
-        # What the old epoch keyed can't be found any more: only its bytes are left to drop.
+    apart = [(each.bundle.isolation, each.bundle.permission_scopes) for each in (before, after)]
+    if before.secret != after.secret or apart[0] != apart[1]:
+        # What the old epoch keyed can't be found any more: only its bytes are left to drop. What
+        # was shared by other rules does not say whose it is by these.
         return TtlLimits(idle_ttl_ms=0, max_ttl_ms=0)
     return live_limits(before.bundle.retention, after.bundle.retention)
 
@@ -116,10 +111,6 @@ def _unsupported(bundle: PolicyBundle, *, service_uid: str) -> Refuse | None:
         spoken = ", ".join(map(str, WIRE_VERSIONS))
         message = f"The bundle's wireVersion is {bundle.wire_version}; spoken: {spoken}."
         return Refuse(400, "unknown_wire_version", message)
-    # A narrowing value must never be dropped in silence: that would widen who may reuse what.
-    if bundle.isolation != "Tenant":
-        message = f"isolation {bundle.isolation} is not supported by this engine: use Tenant."
-        return Refuse(400, "unsupported_isolation", message)
     return None
 
 

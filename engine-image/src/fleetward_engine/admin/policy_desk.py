@@ -18,7 +18,6 @@ from fleetward_engine.admin.policy import (
     PolicyInForce,
     Refuse,
     decide_push,
-    with_tenant_floor,
 )
 from fleetward_engine.admin.public_texts import PublicTexts
 from fleetward_engine.admin.retention import TtlLimits
@@ -79,11 +78,11 @@ class PolicyDesk:
             digest=policy.bundle.digest,
         )
 
-    def raise_tenant_floor(self, scope: Scope, floor: int) -> int:
+    def raise_floor(self, scope: Scope, floor: int) -> int:
         """Take note of a floor that a purge names; returns the one in force from now on."""
-        self._floors = with_tenant_floor(self._floors, scope.tenant, floor)
+        self._floors = self._floors.at_least(scope, floor)
         in_force = self._floors.floor_of(scope)
-        self._ordered = with_tenant_floor(self._ordered, scope.tenant, in_force)
+        self._ordered = self._ordered.at_least(scope, in_force)
         policy = self._service.policy
         if policy is not None:
             self._service.policy = replace(policy, floors=self._floors)
@@ -96,8 +95,7 @@ class PolicyDesk:
             policy = replace(policy, public_blocks=before[0].public_blocks)
         self._service.policy, self._floors = policy, policy.floors
         try:
-            for scope, floor in verdict.raised:
-                await self._fences.fence(scope, floor, policy.bundle.deletion.in_flight)
+            await self._fences.raise_all(verdict.raised, policy.bundle.deletion.in_flight)
             await self._limit(verdict.ttls)
             await self._share_and_order(policy)
             await self._publish(policy)

@@ -19,6 +19,7 @@ from fleetward_api.scope import Scope
 from fleetward_api.signed import sign
 from fleetward_engine.admin.fences import Fences
 from fleetward_engine.admin.member import Member
+from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.policy_desk import PolicyDesk
 from fleetward_engine.admin.removal import (
     Findings,
@@ -87,7 +88,7 @@ class PurgeDesk:
         return known.receipt.result()
 
     def _begin(self, order: PurgeOrder) -> _Known:
-        scope = tenant_scope(order)
+        scope = separable_scope(order, self._service.policy)
         known = _Known(order, asyncio.create_task(self._in_turn(order, scope)))
         self._known[order.purge_uid] = known
         known.receipt.add_done_callback(lambda task: self._forget_failed(order.purge_uid, task))
@@ -105,7 +106,7 @@ class PurgeDesk:
         # The fence falls at once; removals go one after another, so that each has its own place
         # in the log.
         started = self._milliseconds()
-        floor = self._policies.raise_tenant_floor(scope, order.floor)
+        floor = self._policies.raise_floor(scope, order.floor)
         fenced = await self._fences.fence(scope, floor, order.in_flight)
         until = self._service.clock() + FINISH_SHARE * order.deadline_ms / 1000
         async with self._turn:
@@ -243,19 +244,23 @@ def slice_seconds(step_seconds: float) -> float:
     return max(MIN_SLICE_S, step_seconds)
 
 
-def tenant_scope(order: PurgeOrder) -> Scope:
-    """The order's scope, which must be a whole tenant.
+def separable_scope(order: PurgeOrder, policy: PolicyInForce | None) -> Scope:
+    """The order's scope, which the rules in force must tell apart.
 
     Raises:
-        AdminError: 400 for anything finer: reuse here is by tenant, so nothing finer can be told
-            apart, and a purge that silently did less would be worse than none.
+        AdminError: 400 for one that they don't: what it left may lie in others' blocks, and a purge
+            that silently did less would be worse than none.
     """
     try:
         scope = Scope.from_wire(order.scope)
     except ScopeInvalid as fault:
         raise AdminError(400, "invalid_scope", fault.message) from fault
-    if scope.kind != "tenant":
-        message = f"this engine separates cache by tenant; a {scope.kind} must be widened to it"
+    if policy is not None and not policy.bundle.separates(scope.kind):
+        bundle = policy.bundle
+        message = (
+            f"cache here is shared within a tenant (isolation {bundle.isolation}, permissionScopes "
+            f"{bundle.permission_scopes}): a purge of a {scope.kind} must be widened to the tenant"
+        )
         raise AdminError(400, "unsupported_scope", message)
     return scope
 

@@ -1,12 +1,13 @@
 """From an authenticated caller and the policy in force to what a request may do with the cache.
 
-The root of every cache key is derived here, from authenticated facts only. A request gets no root
-(it neither reads nor writes any cache) when its retention class stores nothing, when its class is
-unknown to the policy, or when its token is older than the tenant's floor. A class that stores
-nothing does not read either: what such a request asks must not show in hit counts or timing.
+The root of every cache key is derived here, from authenticated facts only. Where one of them is
+missing, or too old, the request gets no root: it neither reads nor writes any cache. A class that
+stores nothing does not read either: what such a request asks must not show in hit counts or timing.
 """
 
 from __future__ import annotations
+
+from typing import Final, Literal
 
 from fleetward_api.cache_key import (
     ModelFingerprint,
@@ -21,13 +22,18 @@ from fleetward_engine.admin.retention import effective_retention
 from fleetward_engine.request import CacheContext
 from fleetward_engine.server.identity import Caller
 
+CACHE_HEADER: Final = "Fleetward-Cache"
+WhyUncached = Literal["no-user", "no-session", "not-stored", "purged"]
+"""Why a request uses no cache: isolation asks for a user or a session that it does not name, its
+retention class stores nothing, or it was authorised before a purge of a scope that it is in."""
+
 
 def cache_context(
     caller: Caller, policy: PolicyInForce, *, model: ModelFingerprint
 ) -> CacheContext:
     """What the caller's request may read and write."""
     retention = effective_retention(policy.bundle.retention, caller.retention_class)
-    closed = is_behind(caller, policy) or retention.store == "None"
+    closed = why_uncached(caller, policy) is not None
     return CacheContext(
         root=None if closed else cache_root(policy.secret, root_inputs(caller, policy, model)),
         owner=request_owner(caller, policy),
@@ -41,12 +47,28 @@ def cache_context(
     )
 
 
+def why_uncached(caller: Caller, policy: PolicyInForce) -> WhyUncached | None:
+    """Why the caller's request reads and writes no cache; None where it does."""
+    if policy.bundle.isolation == "User" and not caller.user:
+        return "no-user"
+    if policy.bundle.isolation == "Session" and not caller.session:
+        return "no-session"
+    if effective_retention(policy.bundle.retention, caller.retention_class).store == "None":
+        return "not-stored"
+    return "purged" if is_behind(caller, policy) else None
+
+
 def request_owner(caller: Caller, policy: PolicyInForce) -> Owner:
-    """Every scope that isolation tells apart and the caller's bytes belong to."""
-    scoped = policy.bundle.permission_scopes == "Include"
+    """Every scope that isolation tells apart and the caller's bytes belong to.
+
+    Where reuse is by tenant, what one user asked may lie in another's blocks, so no block is said
+    to be one user's.
+    """
+    bundle = policy.bundle
     return owner_of(
         caller.tenant,
-        permission_scopes=_scopes(caller) if scoped else (),
+        user="" if bundle.isolation == "Tenant" else caller.user,
+        permission_scopes=caller.permission_scopes if bundle.permission_scopes == "Include" else (),
         document_tags=caller.document_tags,
         floors=caller.floors,
         known=policy.floors,
@@ -58,26 +80,32 @@ def is_behind(caller: Caller, policy: PolicyInForce) -> bool:
     floors = policy.floors.of_request(
         caller.tenant,
         user=caller.user,
-        permission_scopes=_scopes(caller),
+        permission_scopes=caller.permission_scopes,
         document_tags=caller.document_tags,
     )
     return any(known < fenced for known, fenced in zip(caller.floors, floors, strict=True))
 
 
 def root_inputs(caller: Caller, policy: PolicyInForce, model: ModelFingerprint) -> RootInputs:
-    """The facts that must all be equal for reuse, under isolation by tenant."""
-    tenant, _user, permission_scope, document_tags = caller.floors
+    """The facts that must all be equal for reuse.
+
+    A session's digest holds its user, so two users' sessions of one name are two subjects.
+    """
+    tenant, user, permission_scopes, document_tags = caller.floors
+    isolation = policy.bundle.isolation
     scoped = policy.bundle.permission_scopes == "Include"
+    subjects = {"Tenant": "", "User": caller.user, "Session": caller.session}
     return RootInputs(
         tenant=caller.tenant,
         tenant_uid=caller.tenant_uid,
-        isolation_subject="",
+        isolation_subject=subjects[isolation],
         permission_scope_digest=caller.permission_scope if scoped else "",
         document_tags_digest=document_tags_digest(caller.document_tags),
-        floors=(tenant, 0, permission_scope if scoped else 0, document_tags),
+        floors=(
+            tenant,
+            0 if isolation == "Tenant" else user,
+            permission_scopes if scoped else 0,
+            document_tags,
+        ),
         model=model,
     )
-
-
-def _scopes(caller: Caller) -> tuple[str, ...]:
-    return (caller.permission_scope,) if caller.permission_scope else ()

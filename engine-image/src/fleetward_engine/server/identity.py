@@ -23,7 +23,8 @@ LOCAL_TENANT = "local"
 class Caller:
     """The authenticated facts that bound cache reuse.
 
-    ``floors`` of tenant, user, permission scope and document tags, as the gateway knew them;
+    ``permission_scope`` is the digest of all permission scopes together, ``permission_scopes`` of
+    each; ``floors`` of tenant, user, permission scopes and document tags, as the gateway knew them;
     ``priority`` and ``weight`` of the tenant; ``deadline_ms`` that the request has left, 0 for no
     deadline.
     """
@@ -31,7 +32,9 @@ class Caller:
     tenant: str
     tenant_uid: str = ""
     user: str = ""
+    session: str = ""
     permission_scope: str = ""
+    permission_scopes: tuple[str, ...] = ()
     document_tags: tuple[str, ...] = ()
     floors: tuple[int, int, int, int] = (0, 0, 0, 0)
     retention_class: str = ""
@@ -103,7 +106,9 @@ class GatewayAuthenticator:
             tenant=claims.tenant,
             tenant_uid=claims.tenant_uid,
             user=claims.user,
+            session=claims.session,
             permission_scope=claims.permission_scope,
+            permission_scopes=claims.each_permission_scope,
             document_tags=claims.document_tags,
             floors=claims.floors.as_tuple(),
             retention_class=claims.retention_class,

@@ -16,12 +16,14 @@ class KeyRef:
         secret: name of the Secret in the key namespace.
         field: entry of that Secret.
         expires_at: epoch seconds, or None.
+        permission_scopes: of whoever calls with it.
     """
 
     name: str
     secret: str
     field: str
     expires_at: float | None
+    permission_scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def build_key_index(
 ) -> KeyIndex:
     """Join tenants with the digests of their keys.
 
-    A key that stands in two tenants opens neither: nobody can say whose request it would be.
+    A key that stands in two tenants opens neither: nobody can say whose request it would be. So it
+    is with one that stands twice in a tenant with different permission scopes.
 
     Args:
         tenants: every Tenant; those being deleted open nothing.
@@ -82,6 +83,12 @@ def build_key_index(
                 faults.append(
                     f"tenants {other.tenant.name} and {tenant.name} hold the same API key: "
                     "it opens neither; give each its own"
+                )
+            elif other is not None and other.key.permission_scopes != key.permission_scopes:
+                ambiguous.add(digest)
+                faults.append(
+                    f"tenant {tenant.name}: the API keys {other.key.name} and {key.name} are the "
+                    "same and have different permission scopes: it opens nothing; give each its own"
                 )
     for digest in ambiguous:
         del grants[digest]

@@ -35,6 +35,7 @@ def tenant_facts(item: Mapping[str, Any]) -> TenantFacts:
             key.secret_ref.name,
             key.secret_ref.key,
             None if key.expires_at is None else datetime.fromisoformat(key.expires_at).timestamp(),
+            tuple(sorted(key.permission_scopes)),
         )
         for key in spec.api_keys
     )

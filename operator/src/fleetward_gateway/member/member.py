@@ -104,11 +104,11 @@ class Member:
         )
 
     def purge(self, order: PurgeOrder) -> bytes:
-        """Fence a tenant and sign what that did; the same bytes for the same purge.
+        """Fence a scope and sign what that did; the same bytes for the same purge.
 
         Raises:
-            AdminError: 400 for a scope that this gateway cannot fence or a digest that is not the
-                scope's, 409 for another order under the same uid, 503 before the keys are known.
+            AdminError: 400 for a scope that is none or a digest that is not its own, 409 for
+                another order under the same uid, 503 before the keys are known.
         """
         order_digest = digest(canonical_bytes(order))
         known = self._receipts.get(order.purge_uid)
@@ -119,8 +119,8 @@ class Member:
         scope = self._checked_scope(order)
         started = self._now_ms()
         before = self._log.head
-        self._view.raise_floors(Floors(tenants={scope.tenant: order.floor}))
-        fenced = self._flights.fence(scope.tenant, order.floor, abort=order.in_flight == "Abort")
+        self._view.raise_floors(Floors().at_least(scope, order.floor))
+        fenced = self._flights.fence(scope, order.floor, abort=order.in_flight == "Abort")
         after = self._log.append(
             "purge",
             {
@@ -158,10 +158,6 @@ class Member:
             raise AdminError(400, "invalid_scope", error.message) from None
         if scope_digest(keys.digest, scope) != order.scope_digest:
             raise AdminError(400, "scope_digest", "the digest is not that of the scope")
-        if scope.kind != "tenant":
-            raise AdminError(
-                400, "unsupported_scope", f"this gateway fences tenants, not a {scope.kind}"
-            )
         return scope
 
     def _receipt(

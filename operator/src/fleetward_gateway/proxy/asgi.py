@@ -39,19 +39,26 @@ class RequestHead:
     or `Content-Length` matches nothing.
     """
 
-    __slots__ = ("_headers", "path", "request_id")
+    __slots__ = ("_headers", "_scope", "path", "request_id")
 
     def __init__(self, scope: Scope) -> None:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             headers[name] = headers[name] + b", " + value if name in headers else value
         self._headers = headers
+        self._scope = scope
         self.path: str = scope["path"]
         self.request_id = kept_request_id(headers.get(b"x-request-id"))
 
     def get(self, name: bytes) -> bytes:
         """The value of a header (lower-case name), empty when absent."""
         return self._headers.get(name, b"")
+
+    def all(self, name: bytes) -> list[bytes]:
+        """The value of each occurrence of a header (lower-case name)."""
+        if name not in self._headers:
+            return []
+        return [value for each, value in self._scope["headers"] if each == name]
 
 
 def kept_request_id(offered: bytes | None) -> bytes:

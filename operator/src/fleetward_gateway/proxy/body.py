@@ -1,10 +1,11 @@
-"""The request body: its bounds, and the one field that routing needs."""
+"""The request body: its bounds, and the few fields that the gateway itself needs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from fleetward_api.openai import (
@@ -12,6 +13,7 @@ from fleetward_api.openai import (
     CODE_INVALID_VALUE,
     CODE_OVERLOADED,
 )
+from fleetward_gateway.admission.subject import check_user
 from fleetward_gateway.problem import Problem, too_large
 from fleetward_gateway.proxy.asgi import ClientGone, Receive, RequestHead
 from fleetward_gateway.proxy.json_shape import overfull
@@ -19,6 +21,7 @@ from fleetward_gateway.proxy.json_shape import overfull
 MAX_DEPTH: Final = 64
 MAX_MODEL_CHARS: Final = 256
 _SHOWN: Final = 64
+_USER_FIELDS: Final = ("safety_identifier", "user")
 
 
 class BodyBudget:
@@ -124,8 +127,18 @@ async def receive_body(receive: Receive, held: HeldBody, *, limit: int, within_s
         ) from None
 
 
-def read_model(body: bytes) -> str:
-    """The `model` of a request body, which is checked to be one unambiguous JSON object.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the gateway itself reads of a body: the served name, and the user (`""`: none named)."""
+
+    model: str
+    user: str = ""
+
+
+def read_asked(body: bytes) -> Asked:
+    """Model and user of a request body, which is checked to be one unambiguous JSON object.
+
+    The user is named by `safety_identifier` or, as it was called before, `user`.
 
     Strict where two readers could differ: text that is not UTF-8, a key given twice, NaN. The
     values of other fields are the engine's to check.
@@ -141,7 +154,8 @@ def read_model(body: bytes) -> str:
     model = value["model"]
     if not isinstance(model, str) or not 0 < len(model) <= MAX_MODEL_CHARS:
         raise _invalid_model(f"'model' must be a string of 1 to {MAX_MODEL_CHARS} characters.")
-    return model
+    named = [check_user(value.get(param), param=param) for param in _USER_FIELDS]
+    return Asked(model, next(filter(None, named), ""))
 
 
 def _parse(body: bytes) -> object:

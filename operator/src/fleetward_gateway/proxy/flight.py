@@ -1,21 +1,23 @@
 """Requests in flight: what each one holds, and how it is ended from outside.
 
 A body is held from its authorisation until it is handed to a connection; only that long may a try
-be repeated elsewhere. The ledger counts bodies by tenant and floor, so that a purge can compare
-what it dropped with what was taken in and let go.
+be repeated elsewhere. The ledger counts bodies by owner, so that a purge can compare what it
+dropped with what was taken in and let go.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleetward_api.owner import Owner
+from fleetward_api.scope import Scope
 from fleetward_gateway.admission.identity import Authorisation
 from fleetward_gateway.proxy.body import HeldBody
+from fleetward_gateway.proxy.body_ledger import BodyLedger
 
 
 class AbortReason(StrEnum):
@@ -39,9 +41,9 @@ class Flight:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def mark(self) -> tuple[str, int]:
-        """Tenant, and its floor when the request was authorised."""
-        return (self.authorisation.tenant.name, self.authorisation.floors[0])
+    def owner(self) -> Owner:
+        """Every scope that it is in, with the scope's floor when it was authorised."""
+        return self.authorisation.owner
 
     @property
     def held_bytes(self) -> int | None:
@@ -58,7 +60,7 @@ class Flight:
             raise RuntimeError("the body of this request was already handed over")
         body = self._held.join()
         self._let_go()
-        self._flights.evicted[self.mark] += 1
+        self._flights.ledger.left(self.owner)
         return body
 
     def drop_body(self) -> int:
@@ -82,7 +84,7 @@ class Flight:
         self._task = None
         if self._held is not None:
             self._let_go()
-            self._flights.evicted[self.mark] += 1
+            self._flights.ledger.left(self.owner)
 
     def _let_go(self) -> None:
         if self._held is not None:
@@ -92,10 +94,11 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """What a fence did to the requests of a tenant that were authorised below the floor.
+    """What a fence did to the requests of a scope that were authorised below the floor.
 
     Attributes:
-        inserted, evicted: bodies taken in and let go since the start, before this fence.
+        inserted, evicted: bodies taken in and let go before this fence: a tenant's since the
+            start, a finer scope's of owners with a body here now.
         dropped, dropped_bytes: bodies that it dropped; their requests were aborted.
         finishing: requests left to finish: their bodies are with an engine, not here.
         aborted: requests that it aborted, with those of dropped bodies.
@@ -119,8 +122,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._flights: set[Flight] = set()
-        self.inserted: Counter[tuple[str, int]] = Counter()
-        self.evicted: Counter[tuple[str, int]] = Counter()
+        self.ledger = BodyLedger()
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -130,7 +132,7 @@ class Flights:
         """Register a request for as long as the block runs."""
         flight = Flight(authorisation, held, self)
         self._flights.add(flight)
-        self.inserted[flight.mark] += 1
+        self.ledger.came(flight.owner)
         flight.enter()
         try:
             yield flight
@@ -138,29 +140,28 @@ class Flights:
             flight.leave()
             self._flights.discard(flight)
 
-    def held_below(self, tenant: str, floor: int) -> list[Flight]:
+    def held_below(self, scope: Scope, floor: int) -> list[Flight]:
         """Requests authorised below the floor whose bodies are still held (a full scan)."""
-        return [f for f in self._below(tenant, floor) if f.held_bytes is not None]
+        return [f for f in self._below(scope, floor) if f.held_bytes is not None]
 
-    def fence(self, tenant: str, floor: int, *, abort: bool) -> Fenced:
-        """Drop what is held of a tenant from below the floor, and end or leave the rest.
+    def fence(self, scope: Scope, floor: int, *, abort: bool) -> Fenced:
+        """Drop what is held of a scope from below the floor, and end or leave the rest.
 
         Args:
-            tenant: name of the tenant.
+            scope: whose requests.
             floor: requests authorised with a lower one are older than the purge.
             abort: also end requests that are already with an engine.
         """
-        inserted, evicted = (self._total(book, tenant, floor) for book in self._books)
-        older = self._below(tenant, floor)
+        inserted, evicted = self.ledger.below(scope, floor)
+        older = self._below(scope, floor)
         holding = [flight for flight in older if flight.held_bytes is not None]
         dropped_bytes = 0
         for flight in holding:
             dropped_bytes += flight.drop_body()
-            self.evicted[flight.mark] += 1
+            self.ledger.left(flight.owner)
         ended = older if abort else holding
         for flight in ended:
             flight.abort(AbortReason.PURGED)
-        self._fold(tenant, floor)
         return Fenced(
             inserted=inserted,
             evicted=evicted,
@@ -170,7 +171,7 @@ class Flights:
             aborted=len(ended),
             probes=len(holding),
             hits=sum(flight.held_bytes is not None for flight in holding),
-            left=len(self.held_below(tenant, floor)),
+            left=len(self.held_below(scope, floor)),
         )
 
     def abort_all(self, reason: AbortReason) -> None:
@@ -178,23 +179,5 @@ class Flights:
         for flight in list(self._flights):
             flight.abort(reason)
 
-    @property
-    def _books(self) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
-        return (self.inserted, self.evicted)
-
-    def _below(self, tenant: str, floor: int) -> list[Flight]:
-        return [f for f in self._flights if f.mark[0] == tenant and f.mark[1] < floor]
-
-    @staticmethod
-    def _total(book: Counter[tuple[str, int]], tenant: str, floor: int) -> int:
-        return sum(n for (name, known), n in book.items() if name == tenant and known < floor)
-
-    def _fold(self, tenant: str, floor: int) -> None:
-        """Keep one entry per tenant below the floor, so that purges do not grow the ledger."""
-        # Flights below the floor hold nothing any more, so no later entry can come for them.
-        for book in self._books:
-            total = self._total(book, tenant, floor)
-            for mark in [m for m in book if m[0] == tenant and m[1] < floor]:
-                del book[mark]
-            if total:
-                book[(tenant, floor - 1)] = total
+    def _below(self, scope: Scope, floor: int) -> list[Flight]:
+        return [flight for flight in self._flights if flight.owner.is_below(scope, floor)]

@@ -12,14 +12,28 @@ from fleetward_gateway.admission.facts import ServiceFacts, TenantFacts
 from fleetward_gateway.admission.identity import Authorisation, authorise
 from fleetward_gateway.admission.keyring import Grant, KeyHasher, find_grant
 from fleetward_gateway.admission.retention import HEADER, choose_class
+from fleetward_gateway.admission.subject import (
+    SESSION_HEADER,
+    TAGS_HEADER,
+    USER_HEADER,
+    Subject,
+    SubjectDigests,
+    digest_subject,
+    read_name,
+    read_tags,
+)
 from fleetward_gateway.cluster.view import ClusterView
 from fleetward_gateway.metrics import Metrics
 from fleetward_gateway.problem import Problem, model_not_found
 from fleetward_gateway.proxy.asgi import RequestHead
+from fleetward_gateway.proxy.body import Asked
 
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 _RETENTION_HEADER = HEADER.lower().encode()
 _DEADLINE_HEADER = DEADLINE_HEADER.lower().encode()
+_USER_HEADER = USER_HEADER.lower().encode()
+_SESSION_HEADER = SESSION_HEADER.lower().encode()
+_TAGS_HEADER = TAGS_HEADER.lower().encode()
 
 
 class Gate:
@@ -48,8 +62,8 @@ class Gate:
         self._wall_clock = wall_clock
         self._synced = synced
 
-    def authenticate(self, head: RequestHead) -> TenantFacts:
-        """The tenant whose API key the request carries.
+    def authenticate(self, head: RequestHead) -> Grant:
+        """What the API key that the request carries opens.
 
         Raises:
             Problem: 401, the same for an unknown, an expired and a revoked key; 503 before the
@@ -71,37 +85,53 @@ class Gate:
         if not isinstance(found, Grant):
             self._metrics.auth_failed(found)
             raise _unauthenticated("The API key is not valid.")
-        return found.tenant
+        return found
 
     def models_of(self, tenant: TenantFacts) -> Mapping[str, ServiceFacts]:
         """What the tenant may call, by served name."""
         return self._view.catalogue.view(tenant)
 
     def authorise(
-        self, tenant: TenantFacts, model: str, head: RequestHead, *, began: float
+        self, grant: Grant, asked: Asked, head: RequestHead, *, began: float
     ) -> Authorisation:
-        """Fix service, floors, retention class and deadline of a request.
+        """Fix service, subject, floors, retention class and deadline of a request.
 
         `began` is when its head came, monotonic seconds.
 
         Raises:
-            Problem: 404 for a model that the tenant may not call, 400 for a retention class or a
-                deadline.
+            Problem: 404 for a model that the tenant may not call, 400 for a subject, a retention
+                class or a deadline.
         """
-        service = self.models_of(tenant).get(model)
+        tenant = grant.tenant
+        service = self.models_of(tenant).get(asked.model)
         if service is None:
-            raise model_not_found(model)
+            raise model_not_found(asked.model)
         requested = head.get(_RETENTION_HEADER).decode("latin-1")
         policy = self._view.policy_of(service) if requested else None
         retention_class = choose_class(requested, tenant.retention_class, policy)
         return authorise(
             tenant,
             service,
-            model=model,
+            model=asked.model,
+            subject=self._subject(grant, asked, head),
             floors=self._view.floors,
             retention_class=retention_class,
             deadline=read_deadline(head.get(_DEADLINE_HEADER), began=began),
         )
+
+    def _subject(self, grant: Grant, asked: Asked, head: RequestHead) -> SubjectDigests:
+        """On whose behalf it is asked; a header counts before the body."""
+        keys = self._view.own_keys
+        if keys is None:
+            raise RuntimeError("a request was admitted before the digest key was known")
+        user = read_name(head.all(_USER_HEADER), header=USER_HEADER)
+        subject = Subject(
+            user=asked.user if user is None else user,
+            session=read_name(head.all(_SESSION_HEADER), header=SESSION_HEADER) or "",
+            permission_scopes=grant.key.permission_scopes,
+            document_tags=read_tags(head.all(_TAGS_HEADER)),
+        )
+        return digest_subject(keys.digest, grant.tenant.name, subject)
 
 
 def _unauthenticated(message: str) -> Problem:

@@ -28,7 +28,7 @@ from fleetward_gateway.proxy.body import (
     BodyBudget,
     HeldBody,
     check_head,
-    read_model,
+    read_asked,
     receive_body,
 )
 from fleetward_gateway.proxy.dispatch import Dispatcher
@@ -111,16 +111,16 @@ class CompletionsRoute:
         self, head: RequestHead, receive: Receive, answer: Answer, labels: Labels
     ) -> None:
         began = self._clock()
-        tenant = self._gate.authenticate(head)
-        labels.tenant = tenant.name
+        grant = self._gate.authenticate(head)
+        labels.tenant = grant.tenant.name
         check_head(head, limit=self._limits.body_bytes)
         held = HeldBody(self._budget)
         try:
             await receive_body(
                 receive, held, limit=self._limits.body_bytes, within_s=self._limits.body_s
             )
-            model = read_model(held.join())
-            authorisation = self._gate.authorise(tenant, model, head, began=began)
+            asked = read_asked(held.join())
+            authorisation = self._gate.authorise(grant, asked, head, began=began)
             labels.model = authorisation.model
             await self._fly(
                 authorisation, held, head=head, receive=receive, answer=answer, began=began
@@ -229,7 +229,7 @@ def _purged() -> Problem:
     return Problem(
         503,
         CODE_PURGED,
-        "The cache of this tenant is being purged; the request was ended. Try again.",
+        "The cache that this request is about is being purged; it was ended. Try again.",
         retry_after_s=1,
     )
 

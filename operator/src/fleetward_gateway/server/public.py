@@ -42,7 +42,7 @@ class ModelsRoute:
         await answer.whole(200, [JSON_TYPE], orjson.dumps(content))
 
     def _content(self, head: RequestHead) -> dict[str, object]:
-        models = self._gate.models_of(self._gate.authenticate(head))
+        models = self._gate.models_of(self._gate.authenticate(head).tenant)
         name = head.path.removeprefix(_MODELS).removeprefix("/")
         if not name:
             data = [_entry(model, models[model]) for model in sorted(models)]

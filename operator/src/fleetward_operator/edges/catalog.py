@@ -50,6 +50,13 @@ class Catalog:
             self._services[key] = known
         return known[1]
 
+    def services(self) -> Iterator[InferenceService]:
+        """Every valid service."""
+        for key in self._store.keys("InferenceService"):
+            parsed = self.service(key)
+            if isinstance(parsed, InferenceService):
+                yield parsed
+
     def policies(self, namespace: str) -> Iterator[CachePolicy]:
         """The valid policies of a namespace."""
         for item in self._store.in_namespace("CachePolicy", namespace):

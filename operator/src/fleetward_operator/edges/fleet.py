@@ -67,6 +67,11 @@ class Fleet:
             return None
         return self.ledger.settle(last_bundle_content(last, fleet=self.in_force))
 
+    def bundles(self) -> list[PolicyBundle]:
+        """The bundles of all services that have one."""
+        found = (self.bundle(service) for service in self.catalog.services())
+        return [bundle for bundle in found if bundle is not None]
+
     def bundle_of(self, service_key: str, service_uid: str) -> PolicyBundle | None:
         """The bundle for an engine whose service may be gone: its last rules, today's floors."""
         service = self.catalog.service(service_key)

@@ -18,6 +18,7 @@ from fleetward_operator.manifests.names import PURGE_LABEL
 
 STATE_KEY = "state.json"
 SCOPE_KEY = "scope.json"
+WIDENED_KEY = "widened"
 PREFIX = "fleetward-purge-"
 
 
@@ -25,13 +26,15 @@ PREFIX = "fleetward-purge-"
 class PurgeRecord:
     """What is kept of a running purge: enough to end it when its CachePurge is gone.
 
-    `scope` is None in a record of a release that did not keep it; `item` is the ConfigMap.
+    `scope` is None in a record of a release that did not keep it, `widened` says that a finer one
+    was asked for; `item` is the ConfigMap.
     """
 
     name: str
     scope: Scope | None
     state: PurgeState
     item: dict[str, Any]
+    widened: bool = False
 
 
 class PurgeRecords:
@@ -43,13 +46,8 @@ class PurgeRecords:
         self._namespace = namespace
         self._versions: dict[str, str] = {}
 
-    async def read(self, purge_uid: str) -> PurgeState | None:
-        """The state of a running purge; None when there is none, or none that can be read."""
-        found = await self.recall(purge_uid)
-        return None if found is None else found.state
-
     async def recall(self, purge_uid: str) -> PurgeRecord | None:
-        """All that is kept of a running purge; None as `read`."""
+        """All that is kept of a running purge; None where nothing is that can be read."""
         path = object_path("ConfigMap", self._namespace, PREFIX + purge_uid)
         try:
             found = await self._client.request("GET", path)
@@ -67,15 +65,24 @@ class PurgeRecords:
         labels = found["metadata"].get("labels") or {}
         name, scope = labels.get(PURGE_LABEL, ""), _scope_in(data.get(SCOPE_KEY, ""))
         about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": found["metadata"]}
-        return PurgeRecord(name=name, scope=scope, state=state, item=about)
+        widened = WIDENED_KEY in data
+        return PurgeRecord(name=name, scope=scope, state=state, item=about, widened=widened)
 
     async def write(
-        self, purge_uid: str, purge_name: str, state: PurgeState, *, scope: Scope | None = None
+        self,
+        purge_uid: str,
+        purge_name: str,
+        state: PurgeState,
+        *,
+        scope: Scope | None = None,
+        widened: bool = False,
     ) -> None:
         """Keep a state. A 409 (`KubeError.conflict`) says that another leader is at it."""
         manifest = self._manifest(purge_uid, purge_name, state)
         if scope is not None:
             manifest["data"][SCOPE_KEY] = canonical_bytes(scope.to_wire()).decode()
+        if widened:
+            manifest["data"][WIDENED_KEY] = "true"
         version = self._versions.get(purge_uid)
         if version is None:
             written = await self._writer.create(manifest, manager=PURGE)

@@ -19,7 +19,12 @@ from fleetward_operator.core.purge.events import (
     Tick,
 )
 from fleetward_operator.core.purge.evidence import PurgeIdentity
-from fleetward_operator.core.purge.plan import PurgePlan, first_state, plan_purge
+from fleetward_operator.core.purge.plan import (
+    PurgePlan,
+    first_state,
+    plan_purge,
+    resumed_plan,
+)
 from fleetward_operator.core.purge.report import (
     build_purge_status,
     describe,
@@ -55,7 +60,13 @@ async def reconcile_purge(op: Operator, key: str) -> float | None:
     if purge.status.phase in ENDED or purge.metadata.deleting:
         await end_recorded(op, purge.metadata.uid)
         return None
-    plan = plan_purge(purge)
+    kept = await op.records.recall(purge.metadata.uid)
+    plan: PurgePlan | Refusal
+    if kept is not None and kept.scope is not None:
+        plan = resumed_plan(purge, scope=kept.scope)
+    else:
+        bundles = op.fleet.bundles()
+        plan = plan_purge(purge, digest_key=op.fleet.keys.digest, bundles=bundles)
     if isinstance(plan, Refusal):
         status = refused_status(purge, plan, now=op.clock.now())
         await op.statuses.write(
@@ -63,7 +74,7 @@ async def reconcile_purge(op: Operator, key: str) -> float | None:
         )
         await op.events.announce(item, purge_refused(plan.message))
         return None
-    return await PurgeRun(op, key, purge, plan).go_on()
+    return await PurgeRun(op, key, purge, plan).go_on(kept.state if kept is not None else None)
 
 
 @dataclass(slots=True)
@@ -84,11 +95,11 @@ class PurgeRun:
             name=metadata.name,
             scope=self.plan.scope,
             digest_key=self.op.fleet.keys.digest,
+            widened=self.plan.widened,
         )
 
-    async def go_on(self) -> float | None:
-        """Drive the purge until it ends or must wait for a member."""
-        state = await self.op.records.read(self.purge.metadata.uid)
+    async def go_on(self, state: PurgeState | None) -> float | None:
+        """Drive the purge until it ends or must wait for a member; from `state`, where kept."""
         if state is None:
             await end_namesakes(self.op, self.key, but=self.identity.uid)
             state = first_state(self.plan, phase_before=self.purge.status.phase)
@@ -188,7 +199,9 @@ class PurgeRun:
 
     async def _keep(self, state: PurgeState) -> None:
         purge = self.identity
-        await self.op.records.write(purge.uid, purge.name, state, scope=purge.scope)
+        await self.op.records.write(
+            purge.uid, purge.name, state, scope=purge.scope, widened=purge.widened
+        )
 
     async def _tell(self, state: PurgeState) -> None:
         item = self._item()

@@ -46,10 +46,13 @@ async def _end(op: Operator, purge_uid: str) -> None:
                 name=kept.name,
                 scope=kept.scope,
                 digest_key=op.fleet.keys.digest,
+                widened=kept.widened,
             )
             if state != kept.state:
                 # As in a purge that goes on: what the pods are let go for is kept before.
-                await op.records.write(purge_uid, kept.name, state, scope=kept.scope)
+                await op.records.write(
+                    purge_uid, kept.name, state, scope=kept.scope, widened=kept.widened
+                )
             await op.holds.release(purge_uid, state.members)
             await _tell(op, kept.item, await store_evidence(op, purge, state))
         else:

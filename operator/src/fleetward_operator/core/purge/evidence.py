@@ -28,12 +28,16 @@ from fleetward_operator.core.purge.state import Member, PurgeState, Standing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeIdentity:
-    """Which purge it is, and of what; the digest names the scope to everyone else."""
+    """Which purge it is, and of what; the digest names the scope to everyone else.
+
+    `widened` says that a finer scope was asked for.
+    """
 
     uid: str
     name: str
     scope: Scope
     digest_key: bytes
+    widened: bool = False
 
     @property
     def scope_digest(self) -> str:
@@ -58,6 +62,7 @@ def evidence_header(
         purge_name=purge.name,
         scope_digest=purge.scope_digest,
         scope_kind=purge.scope.kind,
+        widened_to=purge.scope.kind if purge.widened else "",
         cut=Cut(floor=state.floor, floors_version=state.cut, resource_version=state.cut_version),
         epoch=epoch,
         policies=tuple(policies),
