@@ -50,11 +50,16 @@ class EngineMachine(RuleBasedStateMachine):
     """
 
     steps: ClassVar[int] = 0
+    HOST_BYTES: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.bench = make_bench(
-            num_blocks=12, block_size=2, max_num_seqs=3, max_num_batched_tokens=5
+            num_blocks=12,
+            block_size=2,
+            max_num_seqs=3,
+            max_num_batched_tokens=5,
+            host_kv_cache_memory_bytes=self.HOST_BYTES,
         )
         self.evictions = WatchedEvictions(self.bench.engine._kv_cache)
         self.epoch = 1
@@ -192,7 +197,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.epoch += 1
         self.bench.engine.governance.limit_ttls(idle_ttl_ms=0, max_ttl_ms=0)
         self.bench.engine.governance.expire(self.bench.clock.now)
-        assert self.bench.engine.stats().cached_blocks == 0
+        stats = self.bench.engine.stats()
+        assert stats.cached_blocks == stats.host.blocks == 0
 
     @rule(who=st.integers(0, 2), in_flight=st.sampled_from(["Finish", "Abort"]))
     def fence(self, who: int, in_flight) -> None:  # type: ignore[no-untyped-def]

@@ -75,7 +75,7 @@ class AdmissionReply(AnswerModel):
 
 
 class ModelState(AnswerModel):
-    """What an engine resolved its model to."""
+    """What an engine resolved its model to; no memory where it computes nothing."""
 
     model_digest: OptionalName = ""
     adapter_digest: OptionalName = ""
@@ -115,7 +115,9 @@ class MemberState(AnswerModel):
         model: None on a gateway, and on an engine whose model could not load (`fault` says why).
         kv_blocks_used, kv_blocks_total: device blocks.
         kv_block_bytes: bytes of one.
-        kv_holdings: what each tenant has cached.
+        kv_holdings: what each tenant has cached on the device.
+        host_kv_blocks_total: blocks that host memory may hold now; host_kv_block_bytes: of one.
+        host_kv_holdings: what each tenant has cached there.
     """
 
     kind: MemberKind
@@ -131,6 +133,9 @@ class MemberState(AnswerModel):
     kv_blocks_total: Count = 0
     kv_block_bytes: Count = 0
     kv_holdings: Annotated[tuple[KvHolding, ...], Field(max_length=MAX_KV_HOLDINGS)] = ()
+    host_kv_blocks_total: Count = 0
+    host_kv_block_bytes: Count = 0
+    host_kv_holdings: Annotated[tuple[KvHolding, ...], Field(max_length=MAX_KV_HOLDINGS)] = ()
     running: Count = 0
     waiting: Count = 0
     draining: bool = False

@@ -85,6 +85,19 @@ class Quota(WireModel):
         return self
 
 
+class HostTier(WireModel):
+    """Host memory for blocks that leave the device, of classes that store `DeviceAndHost`."""
+
+    size_bytes: Count
+    encrypt: bool = True
+
+
+class Tiers(WireModel):
+    """Where blocks go beyond the device. None: nowhere."""
+
+    host: HostTier | None = None
+
+
 class Admission(WireModel):
     """When a request is turned away at once. None: never for that.
 
@@ -137,7 +150,7 @@ class ServiceRef(WireModel):
     uid: Name
 
 
-_LATER_PARTS: Final = ("eviction", "quota", "scheduling", "shared_prefixes")
+_LATER_PARTS: Final = ("eviction", "quota", "tiers", "scheduling", "shared_prefixes")
 """Parts of a bundle that were added after its first release."""
 
 
@@ -165,6 +178,7 @@ class PolicyBundle(WireModel):
     deletion: Deletion = Deletion()
     eviction: Eviction = Eviction()
     quota: Quota = Quota()
+    tiers: Tiers = Tiers()
     scheduling: Scheduling = Scheduling()
     shared_prefixes: Annotated[tuple[SharedPrefix, ...], Field(max_length=16)] = ()
     floors: Floors = Floors()

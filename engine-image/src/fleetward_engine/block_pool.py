@@ -50,6 +50,7 @@ class BlockPool:
         self._estates: Estates[int] = Estates()
         self._reused = bytearray(num_blocks + 1)
         self._free = deque(range(1, num_blocks + 1))
+        self._withheld: list[int] = []  # blocks beyond what `resize` lets it hand out
         self._num_idle = 0
         self._dirty: dict[int, None] = {}
         self.num_references = 0  # of all blocks: each user of a block is one
@@ -75,6 +76,22 @@ class BlockPool:
     def owner(self, block: int) -> Owner | None:
         """Whose bytes the block carries; None when it was overwritten or never written."""
         return self._owners[block]
+
+    def resize(self, num_blocks: int) -> None:
+        """Hand out at most this many of the blocks that the pool was made with.
+
+        When it holds more, `next_excess` tells what has to leave first.
+        """
+        self.num_blocks = num_blocks
+        self.accounts.resize(num_blocks)
+        idle = [*self._free, *self._withheld]
+        count = max(0, num_blocks - self._num_held)
+        self._free, self._withheld = deque(idle[:count]), idle[count:]
+
+    def next_excess(self) -> Eviction | None:
+        """What must leave the index because the pool is smaller now; None if nothing."""
+        fits = self._num_held <= self.num_blocks
+        return None if fits else _eviction(self.accounts.next_excess(), "pool")
 
     def next_eviction(self, tenant: str) -> Eviction | None:
         """What must leave the index before `allocate` for the tenant; None if nothing.
@@ -133,6 +150,10 @@ class BlockPool:
         """Take note that the content was found by a later request, which protects it."""
         self._reused[block] = True
 
+    def was_reused(self, block: int) -> bool:
+        """Whether the content was found by a later request."""
+        return bool(self._reused[block])
+
     def release(self, block: int) -> None:
         """Drop one user; the last one leaves the block retained, or free and to be overwritten.
 
@@ -150,7 +171,7 @@ class BlockPool:
             self.accounts.cache(account, block, reused=bool(self._reused[block]))
             self._num_idle += 1
         else:
-            self._free.append(block)
+            self._put_back(block)
             self.scrub(block)
 
     def retain(self, block: int) -> None:
@@ -170,7 +191,7 @@ class BlockPool:
         if self._ref_counts[block] == 0:
             self.accounts.uncache(self._account_of(block), block)
             self._num_idle -= 1
-            self._free.append(block)
+            self._put_back(block)
 
     def scrub(self, block: int) -> None:
         """Mark a block without users for overwriting; it belongs to nobody from here on."""
@@ -178,6 +199,10 @@ class BlockPool:
             raise RuntimeError(f"block {block} is in use: it can't be overwritten")
         self._belongs_to(block, None)
         self._dirty[block] = None
+
+    def overwritten(self, block: int) -> None:
+        """Take note that the whole block was written just now: nothing of before is left in it."""
+        self._dirty.pop(block, None)
 
     def take_dirty(self) -> list[int]:
         """The blocks to overwrite before the next run; the caller must do so."""
@@ -199,14 +224,17 @@ class BlockPool:
 
     def count_below(self, scope: Scope, floor: int) -> int:
         """How many blocks `owned_below` should find, by looking at every block's owner."""
-        return sum(1 for owner in self._owners if owner is not None and owner.is_below(scope, floor))
+        return sum(1 for owner in self._owners if owner and owner.is_below(scope, floor))
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the pool's books contradict each other."""
-        free, idle = set(self._free), set(self._cached())
-        if len(free) != len(self._free) or free & idle or len(idle) != self._num_idle:
+        unused_blocks = [*self._free, *self._withheld]
+        free, idle = set(unused_blocks), set(self._cached())
+        if len(free) != len(unused_blocks) or free & idle or len(idle) != self._num_idle:
             raise AssertionError("a block is listed twice")
-        for block in range(1, self.num_blocks + 1):
+        if len(self._free) != max(0, self.num_blocks - self._num_held):
+            raise AssertionError("more or fewer blocks are free than the pool's size lets")
+        for block in range(1, len(self._ref_counts)):
             unused = self._ref_counts[block] == 0
             if self._ref_counts[block] < 0 or unused != (block in free or block in idle):
                 raise AssertionError(f"block {block}: ref count and lists disagree")
@@ -229,10 +257,20 @@ class BlockPool:
                     raise AssertionError(f"block {block} is cached in another tenant's account")
         used = [
             self._account_of(block)
-            for block in range(1, self.num_blocks + 1)
+            for block in range(1, len(self._ref_counts))
             if self._ref_counts[block] > 0
         ]
         self.accounts.check_integrity([used.count(account) for account in self.accounts])
+
+    @property
+    def _num_held(self) -> int:
+        """Blocks in use or cached."""
+        return len(self._ref_counts) - 1 - len(self._free) - len(self._withheld)
+
+    def _put_back(self, block: int) -> None:
+        # Counted without the block, which is in no list yet.
+        room = self._num_held - 1 < self.num_blocks
+        (self._free if room else self._withheld).append(block)
 
     def _cached(self) -> Iterator[int]:
         for account in self.accounts:

@@ -24,6 +24,7 @@ class EngineConfig:
     instructions for it, else float32; "float64" is for tests against references. `kv_cache_dtype`
     "auto" keeps keys and values in the model's own numbers. `verify_kv` compares each cached block
     at every use with what it held when it was cached (`canary.py`).
+    `host_kv_cache_memory_bytes` is for blocks that leave the device (`host_tier`), 0 for no tier.
 
     Raises:
         ConfigInvalid: a value is out of range or contradicts another; the message names both.
@@ -40,6 +41,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 1024
     block_size: int = 32
     kv_cache_memory_bytes: int | None = None
+    host_kv_cache_memory_bytes: int = 0
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
     verify_kv: bool = False
@@ -56,6 +58,11 @@ class EngineConfig:
         for name in ("max_model_len", "kv_cache_memory_bytes"):
             if getattr(self, name) is not None:
                 _require_positive(name, getattr(self, name))
+        if self.host_kv_cache_memory_bytes < 0:
+            raise ConfigInvalid(
+                "host_kv_cache_memory_bytes must be 0 (no host tier) or more, "
+                f"not {self.host_kv_cache_memory_bytes}"
+            )
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ConfigInvalid(
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "

@@ -16,6 +16,7 @@ from fleetward_engine.counters import Counters
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.generation import Generation
 from fleetward_engine.governance import Governance
+from fleetward_engine.host_tier.tier import HostTier
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.live_requests import LiveRequests
 from fleetward_engine.model_runner import ModelRunner, Sampled, StepInput, StepOutput
@@ -59,6 +60,13 @@ class Engine:
             block_size=runner.block_size,
             enable_prefix_caching=config.enable_prefix_caching,
             fingerprints=runner.fingerprint_blocks if config.verify_kv else None,
+            host=HostTier(
+                runner,
+                capacity_bytes=config.host_kv_cache_memory_bytes,
+                block_tokens=runner.block_size,
+                clock=clock,
+                prefill_s_per_token=lambda: self.admission.costs.seconds_per_prefill_token,
+            ),
         )
         limits = SchedulerLimits(
             max_num_seqs=config.max_num_seqs,
@@ -81,6 +89,11 @@ class Engine:
     def block_bytes(self) -> int:
         """Bytes of KV that one block holds."""
         return self._runner.block_bytes
+
+    @property
+    def host_slot_bytes(self) -> int:
+        """Bytes that one block takes in host memory."""
+        return self._kv_cache.host.slot_bytes
 
     @property
     def has_work(self) -> bool:
@@ -125,6 +138,7 @@ class Engine:
         self._requests.close_late(now)
         self.public.tend()
         outputs = self._requests.take_closing()
+        loading = self._kv_cache.host.counters.load_seconds
         plan = self._scheduler.schedule(now)
         self._counters.preemptions += plan.num_preempted
         self._counters.yields += plan.num_yielded
@@ -133,7 +147,8 @@ class Engine:
         if plan.scheduled:
             step = self._step_input(plan.scheduled)
             ran = self._runner.run(step)
-            self.admission.observe_step(plan.scheduled, self._clock() - now)
+            loading = self._kv_cache.host.counters.load_seconds - loading
+            self.admission.observe_step(plan.scheduled, self._clock() - now - loading)
             outputs += self._update(plan.scheduled, step, ran)
             self._counters.steps += 1
         self.governance.overwrite_dirty()
@@ -181,6 +196,7 @@ class Engine:
             scope_counts={
                 scope: index.counts(scope) for scope in index.scopes() if is_listed(scope.tenant)
             },
+            host=self._kv_cache.host.stats(),
             public_blocks=PublicBlocks(
                 reserved=self.public.plan.blocks,
                 cached=self.public.num_cached,
@@ -198,11 +214,6 @@ class Engine:
         """Raise AssertionError when the engine's books contradict each other."""
         self._kv_cache.check_integrity(list(self._scheduler.running))
         self._requests.check_integrity()
-
-    def _count(self, sequence: Sequence) -> None:
-        self._counters.generation_tokens += 1
-        if sequence.num_output_tokens == 0:
-            self._counters.prompt_tokens += sequence.num_prompt_tokens
 
     def _step_input(self, scheduled: SequenceOf[ScheduledSequence]) -> StepInput:
         token_ids: list[int] = []
@@ -260,6 +271,11 @@ class Engine:
             self._requests.drop(generation.request_id)
         self._requests.release_forks(generation)
         return output
+
+    def _count(self, sequence: Sequence) -> None:
+        self._counters.generation_tokens += 1
+        if sequence.num_output_tokens == 0:
+            self._counters.prompt_tokens += sequence.num_prompt_tokens
 
 
 def _max_model_len(config: EngineConfig, runner: ModelRunner) -> int:

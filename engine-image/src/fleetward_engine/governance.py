@@ -11,10 +11,11 @@ from collections.abc import Sequence as SequenceOf
 from typing import Literal
 
 from fleetward_api.scope import Scope
+from fleetward_engine.host_tier.rules import HostRules
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.live_requests import LiveRequests
 from fleetward_engine.model_runner import ModelRunner
-from fleetward_engine.outputs import FenceResult, PurgeCounts
+from fleetward_engine.outputs import FenceResult, Overwritten, PurgeCounts
 from fleetward_engine.public_tenant import PUBLIC_TENANT
 from fleetward_engine.refusal import SHARE_LOWERED, kv_tokens_of
 from fleetward_engine.share_rules import ShareRules
@@ -58,40 +59,44 @@ class Governance:
 
         Fences too. If `blocks_in_use` is not 0, ask again once `in_flight` is: for what was left.
         """
-        counts = self._kv_cache.index.counts(scope)
+        counts = self._kv_cache.counts(scope)
         purged = self._kv_cache.purge(scope, floor, scrub=scrub)
         self.overwrite_dirty()
         return PurgeCounts(
             index_entries=len(purged.keys),
-            blocks=len(purged.blocks),
-            bytes=len(purged.blocks) * self._runner.block_bytes,
+            overwritten=self._overwritten(len(purged.blocks), purged.host_slots),
             blocks_in_use=purged.blocks_in_use,
             counts=counts,
             removed_keys=purged.keys,
         )
 
-    def overwrite(self, scope: Scope, floor: int, *, limit_bytes: int) -> tuple[int, int]:
+    def overwrite(self, scope: Scope, floor: int, *, limit_bytes: int) -> Overwritten:
         """Overwrite some of the scope's unused blocks from below the floor, at least one.
 
         After a `purge` without scrub, so that overwriting much memory can be spread over steps.
-        Returns the blocks and bytes overwritten now; (0, 0) when no unused one is left.
+        Returns what was overwritten now: nothing when no unused block is left in any tier.
         """
-        size = self._runner.block_bytes
-        blocks = self._kv_cache.scrub_idle(scope, floor, limit=max(1, limit_bytes // size))
+        limit = max(1, limit_bytes // self._runner.block_bytes)
+        blocks = self._kv_cache.scrub_idle(scope, floor, limit=limit)
         self.overwrite_dirty()
-        return blocks, blocks * size
+        host_slots = self._kv_cache.host.overwrite(scope, floor, limit=limit - blocks)
+        return self._overwritten(blocks, host_slots)
 
     def probe(self, keys: SequenceOf[bytes]) -> int:
         """How many of these keys the lookup that requests use still finds."""
         return self._kv_cache.probe(keys, self._clock())
 
     def recount(self, scope: Scope, floor: int) -> int:
-        """Index entries of the scope from below the floor, by scanning all entries."""
-        return self._kv_cache.index.recount(scope, floor)
+        """Index entries of the scope from below the floor, by scanning those of all tiers."""
+        return self._kv_cache.recount(scope, floor)
 
     def residue(self, scope: Scope, floor: int) -> int:
-        """Blocks that still carry bytes of the scope from below the floor, by scanning all."""
-        return self._kv_cache.pool.count_below(scope, floor)
+        """Blocks that still carry bytes of the scope from below the floor, in all tiers."""
+        return self._kv_cache.pool.count_below(scope, floor) + self.host_residue(scope, floor)
+
+    def host_residue(self, scope: Scope, floor: int) -> int:
+        """Those of them that lie in host memory."""
+        return self._kv_cache.host.pool.count_below(scope, floor)
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
         """Shorten the TTLs of what is cached, or will be by requests that are here."""
@@ -115,6 +120,10 @@ class Governance:
                 self._requests.close(generation, "error", error=SHARE_LOWERED)
         self.overwrite_dirty()
 
+    def set_host_rules(self, rules: HostRules) -> None:
+        """Follow other rules of host memory; what they don't let in any more goes at once."""
+        self._kv_cache.host.set_rules(rules)
+
     def expire(self, now: float) -> int:
         """Drop entries past their TTL and overwrite them; each step does so too. For idle times."""
         expired = self._kv_cache.expire(now)
@@ -125,3 +134,11 @@ class Governance:
         """Overwrite the blocks that nobody's content may stay in, as `KvCache` marked them."""
         if dirty := self._kv_cache.pool.take_dirty():
             self._runner.zero_blocks(dirty)
+
+    def _overwritten(self, blocks: int, host_slots: int) -> Overwritten:
+        return Overwritten(
+            blocks=blocks,
+            bytes=blocks * self._runner.block_bytes,
+            host_blocks=host_slots,
+            host_bytes=host_slots * self._kv_cache.host.slot_bytes,
+        )

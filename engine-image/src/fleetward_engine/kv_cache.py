@@ -13,16 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from fleetward_api.cache_key import block_key
+from fleetward_api.owner import Owner
 from fleetward_api.scope import Scope
 from fleetward_engine.block_pool import BlockPool, Eviction
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.canary import Canary, ReadFingerprints
+from fleetward_engine.host_tier.tier import HostTier, no_host_tier
+from fleetward_engine.outputs import ScopeCounts
 from fleetward_engine.prefix_index import Departure, PrefixIndex
 from fleetward_engine.public_tenant import is_listed
-from fleetward_engine.request import CacheContext
+from fleetward_engine.request import CacheContext, Request
 from fleetward_engine.sequence import Sequence
 from fleetward_engine.share_rules import ShareRules
 from fleetward_engine.tenant_accounts import Account
@@ -30,11 +34,15 @@ from fleetward_engine.tenant_accounts import Account
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """Keys that a purge took out, blocks it freed for overwriting, blocks still in use."""
+    """Keys that a purge took out, blocks it freed for overwriting, blocks still in use.
+
+    `host_slots` were overwritten in host memory.
+    """
 
     keys: tuple[bytes, ...]
     blocks: tuple[int, ...]
     blocks_in_use: int
+    host_slots: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +60,7 @@ class KvCache:
         num_blocks: blocks in the pool. block_size: tokens a block.
         enable_prefix_caching: False looks up and inserts nothing.
         fingerprints: what a block holds as a number; None checks nothing (see `canary.py`).
+        host: where blocks go that are evicted; None keeps none of them.
     """
 
     def __init__(
@@ -61,7 +70,9 @@ class KvCache:
         block_size: int,
         enable_prefix_caching: bool,
         fingerprints: ReadFingerprints | None = None,
+        host: HostTier | None = None,
     ) -> None:
+        self.host = host or no_host_tier()
         self.canary = Canary(fingerprints)
         self.pool = BlockPool(num_blocks)
         self.index = PrefixIndex()
@@ -88,6 +99,7 @@ class KvCache:
         self.pool.accounts.set_rules(rules)
         for account in self.pool.accounts:
             self._trim(account.tenant)
+        self.host.set_share_rules(replace(rules, public_blocks=0))
 
     def begin_public(self, sequence: Sequence) -> None:
         """Let a new sequence begin with the public blocks that its prompt begins with."""
@@ -115,7 +127,8 @@ class KvCache:
 
         The whole need is reserved at once, so two half-loaded prompts can't block each other.
         """
-        self.pool.accounts.set_priority(sequence.tenant, sequence.request.priority)
+        for pool in (self.pool, self.host.pool):
+            pool.accounts.set_priority(sequence.tenant, sequence.request.priority)
         hits = self._lookup(sequence, now)
         if self._newly_used(sequence, hits) > self.pool.accounts.room_for(self._account(sequence)):
             return False
@@ -125,11 +138,10 @@ class KvCache:
             self.pool.acquire(entry.block)
             self.pool.mark_reused(entry.block)
         self.index.hit(hits, now)
-        fresh = self.blocks_for(len(sequence.token_ids)) - len(hits)
         sequence.block_table = [entry.block for entry in hits]
-        sequence.block_table += [self._allocate(sequence) for _ in range(fresh)]
         sequence.num_committed = len(hits)
-        sequence.num_computed = len(hits) * self.block_size
+        self._fill_table(sequence, now)
+        sequence.num_computed = sequence.num_committed * self.block_size
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.num_computed
             if is_listed(sequence.tenant):
@@ -141,7 +153,9 @@ class KvCache:
         """What of the sequence its own scope has cached now."""
         hits = self._lookup(sequence, now)
         in_use = sum(1 for entry in hits if self._is_shared(entry))
-        return Reusable(tokens=len(hits) * self.block_size, blocks_in_use=in_use)
+        loadable = self.host.worth_loading(self._lookup_host(sequence, len(hits), now))
+        tokens = (len(hits) + len(loadable)) * self.block_size
+        return Reusable(tokens=tokens, blocks_in_use=in_use)
 
     def is_over_share(self, sequence: Sequence, now: float) -> bool:
         """Whether `admit` fails for the tenant's own limit: only its own requests' ends help."""
@@ -165,7 +179,7 @@ class KvCache:
         if mine is theirs:
             return True
         within_limit = self._missing(to) <= accounts.share_left(mine)
-        return within_limit and theirs.in_use > accounts.guaranteed_blocks
+        return within_limit and theirs.in_use > accounts.floor_of(theirs)
 
     def grow(self, sequence: Sequence) -> None:
         """Give a running sequence room for every token it knows."""
@@ -201,6 +215,7 @@ class KvCache:
                 fresh.append(_entry(keys[position], sequence, parent, now))
                 self.index.insert(fresh[-1])
                 self.pool.retain(table[position])
+                self.host.supersede(keys[position])
             elif known.deadline > now:
                 self.pool.release(table[position])
                 self.pool.acquire(known.block)
@@ -225,11 +240,12 @@ class KvCache:
             self.pool.forget(entry.block)
             if self.pool.ref_count(entry.block) == 0:
                 self.pool.scrub(entry.block)
-        return len(expired)
+        return len(expired) + self.host.expire(now)
 
     def limit_ttls(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> None:
         """Shorten the TTLs of everything cached to these limits."""
-        self.index.limit_ttls(idle_ttl=_seconds(idle_ttl_ms), max_ttl=_seconds(max_ttl_ms))
+        for index in (self.index, self.host.index):
+            index.limit_ttls(idle_ttl=_seconds(idle_ttl_ms), max_ttl=_seconds(max_ttl_ms))
 
     def fenced(self, context: CacheContext) -> bool:
         """Whether the request was authorised below its scope's floor."""
@@ -249,33 +265,46 @@ class KvCache:
         entries = self.index.remove_below(scope, floor)
         for entry in entries:
             self.pool.forget(entry.block)
+        host_keys = self.host.remove_below(scope, floor)
         owned = self.pool.owned_below(scope, floor)
         idle = [block for block in owned if self.pool.ref_count(block) == 0]
         if scrub:
             for block in idle:
                 self.pool.scrub(block)
         return Purged(
-            keys=tuple(entry.key for entry in entries),
+            keys=(*(entry.key for entry in entries), *host_keys),
             blocks=tuple(idle) if scrub else (),
             blocks_in_use=len(owned) - len(idle),
+            host_slots=self.host.overwrite(scope, floor) if scrub else 0,
         )
 
     def scrub_idle(self, scope: Scope, floor: int, *, limit: int) -> int:
         """Mark up to `limit` unused blocks of the scope for overwriting; returns how many."""
-        owned = self.pool.owned_below(scope, floor)
-        idle = [block for block in owned if self.pool.ref_count(block) == 0][:limit]
+        idle = list(islice(self.pool.unused_below(scope, floor), limit))
         for block in idle:
             self.pool.scrub(block)
         return len(idle)
 
     def probe(self, keys: SequenceOf[bytes], now: float) -> int:
         """How many of these keys the lookup that requests use would still find."""
-        return sum(len(self.index.lookup([key], now)) for key in keys)
+        tiers = (self.index, self.host.index)
+        return sum(len(index.lookup([key], now)) for key in keys for index in tiers)
+
+    def counts(self, scope: Scope) -> ScopeCounts:
+        """The scope's books since start, of both tiers together."""
+        return self.index.counts(scope) + self.host.index.counts(scope)
+
+    def recount(self, scope: Scope, floor: int) -> int:
+        """Entries of the scope from below the floor in both tiers, by looking at every one."""
+        return self.index.recount(scope, floor) + self.host.index.recount(scope, floor)
 
     def check_integrity(self, sequences: SequenceOf[Sequence]) -> None:
         """Raise AssertionError when pool, index and these (all running) sequences disagree."""
         self.pool.check_integrity()
         self.index.check_integrity()
+        self.host.check_integrity()
+        if any(entry.key in self.index for entry in self.host.index.entries()):
+            raise AssertionError("a block is findable in both tiers")
         users: dict[int, int] = {}
         for sequence in sequences:
             for block in sequence.block_table:
@@ -297,15 +326,50 @@ class KvCache:
             if entry is not None and not entry.is_leaf and not account.is_public:
                 raise AssertionError(f"block {first} would be evicted before those after it")
 
+    def _may_read(self, request: Request) -> bool:
+        return request.reads_cache and self._may_use(request.cache)
+
     def _may_use(self, context: CacheContext) -> bool:
         return self.enable_prefix_caching and context.root is not None and not self.fenced(context)
 
     def _lookup(self, sequence: Sequence, now: float) -> list[Entry]:
-        if not (sequence.request.reads_cache and self._may_use(sequence.request.cache)):
+        if not self._may_read(sequence.request):
             return []
         # The last known token is always computed: its logits choose the next one.
         count = (len(sequence.token_ids) - 1) // self.block_size
         return self.index.lookup(sequence.block_keys(count, self.block_size), now)
+
+    def _lookup_host(self, sequence: Sequence, num_hits: int, now: float) -> list[Entry]:
+        """What host memory has of the sequence after its `num_hits` blocks on the device."""
+        if not (len(self.host.index) and self._may_read(sequence.request)):
+            return []
+        count = (len(sequence.token_ids) - 1) // self.block_size
+        keys = sequence.block_keys(count, self.block_size)
+        return self.host.index.lookup(keys[num_hits:], now)
+
+    def _fill_table(self, sequence: Sequence, now: float) -> None:
+        """Give a sequence the blocks that it lacks, and load what host memory has for the first.
+
+        All of them are taken before anything is loaded.
+        """
+        known = len(sequence.block_table)
+        found = self._lookup_host(sequence, known, now)
+        worth = self.host.worth_loading(found)
+        self.host.counters.refused_loads += len(found) - len(worth)
+        with self.host.pinned(worth):
+            sequence.block_table += [self._allocate(sequence, entry.owner) for entry in worth]
+            missing = self._missing(sequence)
+            sequence.block_table += [self._allocate(sequence) for _ in range(missing)]
+            loaded = self.host.load(worth, sequence.block_table[known : known + len(worth)], now)
+        for entry in worth[:loaded]:
+            block = sequence.block_table[sequence.num_committed]
+            before = sequence.num_committed - 1
+            parent = self.index.entry_of(sequence.block_table[before]) if before >= 0 else None
+            self.index.insert(entry.moved_to(block, parent=parent))
+            self.pool.overwritten(block)
+            self.pool.retain(block)
+            self.pool.mark_reused(block)
+            sequence.num_committed += 1
 
     def _missing(self, sequence: Sequence) -> int:
         return max(0, self.blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
@@ -324,11 +388,11 @@ class KvCache:
     def _account(self, sequence: Sequence) -> Account:
         return self.pool.accounts.of(sequence.tenant)
 
-    def _allocate(self, sequence: Sequence) -> int:
+    def _allocate(self, sequence: Sequence, owner: Owner | None = None) -> int:
         eviction = self.pool.next_eviction(sequence.tenant)
         if eviction is not None:
             self._evict(eviction)
-        return self.pool.allocate(sequence.owner)
+        return self.pool.allocate(owner or sequence.owner)
 
     def _trim(self, tenant: str) -> None:
         while (eviction := self.pool.next_surplus(tenant)) is not None:
@@ -350,8 +414,10 @@ class KvCache:
     def _drop(self, entry: Entry, why: Departure) -> None:
         for each in self.index.remove(entry, why):
             self.pool.forget(each.block)
-            # Not left for the next user: there may be none before its time to live is over.
             if self.pool.ref_count(each.block) == 0:
+                if why in ("pool", "quota") and not each.is_public:
+                    self.host.store(each, reused=self.pool.was_reused(each.block))
+                # Not left for the next user: there may be none before its time to live is over.
                 self.pool.scrub(each.block)
 
 

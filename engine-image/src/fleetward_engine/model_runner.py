@@ -6,6 +6,9 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from fleetward_engine.outputs import TokenLogprobs
 from fleetward_engine.request import SamplingParams
 
@@ -78,7 +81,21 @@ class StepOutput:
     scored: SequenceOf[tuple[TokenLogprobs, ...]]
 
 
-class ModelRunner(Protocol):
+class BlockMover(Protocol):
+    """Copies of whole blocks, out of the KV memory and into it, as `block_bytes` bytes in a row."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of KV a block."""
+
+    def read_block(self, block: int, into: npt.NDArray[np.uint8]) -> None:
+        """Copy all of a block's bytes; done when it returns. into: [block_bytes]."""
+
+    def write_block(self, block: int, data: npt.NDArray[np.uint8]) -> None:
+        """Overwrite a block with what `read_block` gave; done when it returns."""
+
+
+class ModelRunner(BlockMover, Protocol):
     """A model and its KV memory.
 
     `num_blocks` blocks can be addressed, ids 1 to num_blocks; block 0 stays zero and may pad a
@@ -93,10 +110,6 @@ class ModelRunner(Protocol):
     @property
     def block_size(self) -> int:
         """Tokens a block."""
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of KV a block."""
 
     @property
     def vocab_size(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from fleetward_api.scope import Scope
@@ -57,8 +57,8 @@ class ScopeCounts:
     """What happened to one scope's index entries: to a tenant's, since the engine started.
 
     Of a finer scope only those owners count that have entries now; so what is kept is bounded by
-    what is cached, however many users and tags come by. `inserted - evicted - expired - removed == resident` always holds; a purge whose counts break
-    it is reported as incomplete.
+    what is cached, however many users and tags come by. `inserted - departed == resident` always
+    holds; a purge whose counts break it is reported as incomplete. `moved` are those of host memory that the device has again.
     """
 
     inserted: int
@@ -67,7 +67,21 @@ class ScopeCounts:
     evicted_corrupt: int
     expired: int
     removed: int
+    moved: int
     resident: int
+
+    def __add__(self, other: ScopeCounts) -> ScopeCounts:
+        """The books of two tiers together: what was in both came in and left twice."""
+        sums = {
+            part.name: getattr(self, part.name) + getattr(other, part.name)
+            for part in fields(ScopeCounts)
+        }
+        return ScopeCounts(**sums)
+
+    @property
+    def departed(self) -> int:
+        """Entries that left, for any reason."""
+        return self.evicted + self.expired + self.removed + self.moved
 
     @property
     def evicted(self) -> int:
@@ -96,6 +110,34 @@ class TenantShare:
 
     in_use: int
     cached: int
+
+
+@dataclass(slots=True, kw_only=True)
+class HostCounters:
+    """What came to host memory and went, in blocks since start.
+
+    `refused_loads` were found and would have been slower to load than to compute again; `damaged`
+    were not what had been stored, and never used. `load_seconds` is the time of all loads.
+    """
+
+    offloads: int = 0
+    loads: int = 0
+    refused_loads: int = 0
+    damaged: int = 0
+    load_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStats:
+    """The host tier at one moment: `slots` of `slot_bytes` that it may fill, `blocks` in them."""
+
+    slots: int
+    slot_bytes: int
+    blocks: int
+    counters: HostCounters
+    shares: Mapping[str, TenantShare]
+    holdings: tuple[KvHolding, ...]
+    scope_counts: Mapping[Scope, ScopeCounts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +184,32 @@ class EngineStats:
     shares: Mapping[str, TenantShare]
     holdings: tuple[KvHolding, ...]
     scope_counts: Mapping[Scope, ScopeCounts]
+    host: HostStats
     public_blocks: PublicBlocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwritten:
+    """Blocks of a scope that were overwritten, and their bytes, in each tier."""
+
+    blocks: int = 0
+    bytes: int = 0
+    host_blocks: int = 0
+    host_bytes: int = 0
+
+    def __add__(self, other: Overwritten) -> Overwritten:
+        return Overwritten(
+            blocks=self.blocks + other.blocks,
+            bytes=self.bytes + other.bytes,
+            host_blocks=self.host_blocks + other.host_blocks,
+            host_bytes=self.host_bytes + other.host_bytes,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.blocks or self.host_blocks)
+
+
+NOTHING_OVERWRITTEN = Overwritten()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +222,16 @@ class FenceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeCounts:
-    """What a purge removed. `Governance.probe` must find none of `removed_keys`.
+    """What a purge removed. `removed_keys` are for `Governance.probe`, which must find none.
 
-    `blocks` and `bytes` were overwritten now (0 without scrub). `blocks_in_use` still serve
+    `overwritten` was so now (nothing without scrub). `blocks_in_use` still serve
     requests that were in flight at the fence; they are overwritten when those requests end, so a
     purge is only whole once `Governance.in_flight` is 0 and it is asked again.
     `counts` are the scope's own before the removal.
     """
 
     index_entries: int
-    blocks: int
-    bytes: int
+    overwritten: Overwritten
     blocks_in_use: int
     counts: ScopeCounts
     removed_keys: tuple[BlockKey, ...]

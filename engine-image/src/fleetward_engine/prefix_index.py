@@ -21,9 +21,9 @@ from fleetward_engine.expiry import ExpiryQueue
 from fleetward_engine.outputs import KvHolding, ScopeCounts
 from fleetward_engine.public_tenant import PUBLIC_TENANT
 
-Departure = Literal["pool", "quota", "corrupt", "expired", "removed"]
+Departure = Literal["pool", "quota", "corrupt", "expired", "removed", "moved"]
 """Why an entry left: evicted because the pool or its tenant's share was full, or because its bytes
-had changed; or not evicted."""
+had changed; or not evicted. `moved` went back to the device from host memory."""
 
 
 @dataclass(slots=True)
@@ -204,7 +204,8 @@ class PrefixIndex:
             ledger = self._ledgers.get(scope.tenant, _Ledger())
             return _counts([ledger.book], sum(map(_size, ledger.shelves.values())))
         owners = list(self._estates.owners(scope))
-        return _counts([self._books[owner] for owner in owners], sum(map(self._estates.count, owners)))
+        resident = sum(map(self._estates.count, owners))
+        return _counts([self._books[owner] for owner in owners], resident)
 
     def holdings(self) -> list[KvHolding]:
         """What each tenant has cached, by retention class; those that hold nothing too."""
@@ -220,6 +221,10 @@ class PrefixIndex:
             for name, shelf in ledger.shelves.items()
         ]
 
+    def entries(self) -> list[Entry]:
+        """Every entry there is."""
+        return list(self._entries.values())
+
     def scopes(self) -> Sequence[Scope]:
         """Every tenant that ever inserted, as a scope."""
         return list(map(Scope, self._ledgers))
@@ -230,12 +235,12 @@ class PrefixIndex:
             raise AssertionError("keys and blocks disagree")
         self._estates.check_integrity({entry: entry.owner for entry in self._entries.values()})
         if len(self._books) != len(self._estates):
-            raise AssertionError("an owner without entries has a book, or one with entries has none")
+            raise AssertionError("a book is of an owner without entries, or missing")
         listed = 0
         scopes = {scope for entry in self._entries.values() for scope in entry.owner.scopes}
         for scope in {*scopes, *map(Scope, self._ledgers)}:
             counts = self.counts(scope)
-            gone = counts.evicted + counts.expired + counts.removed
+            gone = counts.departed
             if counts.inserted - gone != counts.resident:
                 raise AssertionError(f"the books of {scope} don't add up: {counts}")
         for tenant, ledger in self._ledgers.items():
@@ -277,6 +282,7 @@ def _counts(books: Iterable[_Book], resident: int) -> ScopeCounts:
         evicted_pool=departed["pool"],
         evicted_quota=departed["quota"],
         evicted_corrupt=departed["corrupt"],
+        moved=departed["moved"],
         expired=departed["expired"],
         removed=departed["removed"],
         resident=resident,

@@ -112,6 +112,12 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-num-batched-tokens", type=int, default=1024)
     serve.add_argument("--block-size", type=int, default=32)
     serve.add_argument("--kv-cache-memory-bytes", type=int)
+    serve.add_argument(
+        "--host-kv-cache-memory-bytes",
+        type=int,
+        default=0,
+        help="host memory for KV blocks that leave the device; a policy bundle may use less of it",
+    )
     serve.add_argument("--kv-cache-dtype", choices=get_args(KvCacheDtype), default="auto")
     serve.add_argument(
         "--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True
@@ -187,6 +193,7 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         max_num_batched_tokens=arguments.max_num_batched_tokens,
         block_size=arguments.block_size,
         kv_cache_memory_bytes=arguments.kv_cache_memory_bytes,
+        host_kv_cache_memory_bytes=arguments.host_kv_cache_memory_bytes,
         enable_prefix_caching=arguments.enable_prefix_caching,
         enable_chunked_prefill=arguments.enable_chunked_prefill,
         verify_kv=arguments.verify_kv,

@@ -67,4 +67,4 @@ class ShareRules:
         """
         wanted = num_blocks * self.guaranteed_percent // 100
         spare = num_blocks - self.max_blocks(num_blocks)
-        return min(wanted, spare // max(1, num_tenants - 1))
+        return max(0, min(wanted, spare // max(1, num_tenants - 1)))

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from fleetward_engine.model_runner import Sampled, SampleRow, StepInput, StepOutput
 from fleetward_engine.outputs import TokenLogprobs
@@ -79,6 +80,14 @@ class SimulatedRunner:
         """See `ModelRunner`."""
         digests = (hashlib.sha256(self._kv[block].tobytes()).digest() for block in blocks)
         return [int.from_bytes(digest[:8], "little") for digest in digests]
+
+    def read_block(self, block: int, into: npt.NDArray[np.uint8]) -> None:
+        """See `BlockMover`."""
+        into[:] = self._kv[block].view(np.uint8)
+
+    def write_block(self, block: int, data: npt.NDArray[np.uint8]) -> None:
+        """See `BlockMover`."""
+        self._kv[block] = data.view(np.uint16)
 
     def holds_nothing(self, blocks: Iterable[int]) -> bool:
         """Whether every slot of these blocks is zero (what a purge must leave)."""

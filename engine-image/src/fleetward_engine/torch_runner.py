@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -99,6 +101,16 @@ class TorchRunner:
     def zero_blocks(self, blocks: Sequence[int]) -> None:
         """Overwrite these blocks' keys and values in every layer."""
         self._kv.zero(blocks)
+
+    @torch.inference_mode()
+    def read_block(self, block: int, into: npt.NDArray[np.uint8]) -> None:
+        """See `BlockMover`."""
+        torch.from_numpy(into).copy_(self._kv.raw([block]).view(-1))
+
+    @torch.inference_mode()
+    def write_block(self, block: int, data: npt.NDArray[np.uint8]) -> None:
+        """See `BlockMover`."""
+        self._kv.put(block, torch.from_numpy(data))
 
     @torch.inference_mode()
     def fingerprint_blocks(self, blocks: Sequence[int]) -> list[int]:

@@ -19,7 +19,7 @@ from fleetward_engine.admin.removal import (
     drop,
     look_again,
 )
-from fleetward_engine.outputs import PurgeCounts, ScopeCounts
+from fleetward_engine.outputs import NOTHING_OVERWRITTEN, Overwritten, PurgeCounts, ScopeCounts
 
 SCOPE = Scope(tenant="a")
 small = st.integers(0, 50)
@@ -34,7 +34,7 @@ class Books:
         self.inserted = below + above + gone
         self.works = True
         self.overwrites = True
-        self.dirty = 0
+        self.dirty = self.host_dirty = 0
         self.governance = self
 
     def purge(self, _scope: Scope, _floor: int, *, scrub: bool) -> PurgeCounts:
@@ -45,6 +45,7 @@ class Books:
             evicted_corrupt=0,
             expired=0,
             removed=self.removed,
+            moved=0,
             resident=self.below + self.above,
         )
         taken = self.below if self.works else 0
@@ -54,8 +55,7 @@ class Books:
         keys = tuple(bytes([number]) for number in range(taken))
         return PurgeCounts(
             index_entries=taken,
-            blocks=0,
-            bytes=0,
+            overwritten=NOTHING_OVERWRITTEN,
             blocks_in_use=0,
             counts=counts,
             removed_keys=keys,
@@ -65,9 +65,13 @@ class Books:
         return self.below
 
     block_bytes = 1024
+    host_slot_bytes = 1040
 
     def residue(self, _scope: Scope, _floor: int) -> int:
-        return self.dirty
+        return self.dirty + self.host_dirty
+
+    def host_residue(self, _scope: Scope, _floor: int) -> int:
+        return self.host_dirty
 
     def probe(self, _keys: tuple[bytes, ...]) -> int:
         return 0
@@ -146,3 +150,32 @@ def test_bytes_that_were_not_to_be_overwritten_are_said_to_be_left() -> None:
     assert receipt_faults(made) == []
     device = next(tier for tier in made.tiers if tier.tier == "device")
     assert (device.blocks, device.bytes, device.method) == (3, 3 * 1024, "dropped")
+
+
+def test_host_memory_is_a_tier_of_its_own_in_a_receipt() -> None:
+    books = Books(below=3, above=0, gone=0)
+    engine: Any = books
+    done = Overwritten(blocks=2, bytes=2048, host_blocks=1, host_bytes=1040)
+    removal = drop(engine, SCOPE, 1).overwrote(done)
+    made = receipt(removal, found(books, removal.keys))
+    assert receipt_faults(made) == []
+    assert [(tier.tier, tier.blocks, tier.bytes, tier.method) for tier in made.tiers] == [
+        ("index", 3, 0, "dropped"),
+        ("device", 2, 2048, "overwritten"),
+        ("host", 1, 1040, "overwritten"),
+    ]
+    assert made.kv_blocks == 3
+
+
+def test_what_is_left_in_host_memory_is_told_or_reported() -> None:
+    books = Books(below=3, above=0, gone=0)
+    engine: Any = books
+    removal = drop(engine, SCOPE, 1)
+    books.host_dirty = 2
+    assert receipt_faults(receipt(removal, found(books, removal.keys))) == [
+        "a recount still found 2 entries of the scope",
+    ]
+    made = receipt(removal, found(books, removal.keys, scrub=False))
+    assert receipt_faults(made) == []
+    host = next(tier for tier in made.tiers if tier.tier == "host")
+    assert (host.blocks, host.bytes, host.method) == (2, 2 * 1040, "dropped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleetward_engine.outputs import NOTHING_OVERWRITTEN
 from fleetward_engine.share_rules import ShareRules
 from tests.support.engine_core import ACME, BETA, Bench, make_bench, make_request
 
@@ -130,8 +131,8 @@ def test_a_purge_removes_and_overwrites_one_scope_and_spares_the_other() -> None
     cached(bench, "2", scope=BETA)
     counts = bench.engine.governance.purge(ACME, 1, scrub=True)
     assert counts.index_entries == len(counts.removed_keys) == 5
-    assert counts.blocks == 5
-    assert counts.bytes == 5 * bench.runner.block_bytes
+    assert counts.overwritten.blocks == 5
+    assert counts.overwritten.bytes == 5 * bench.runner.block_bytes
     assert counts.blocks_in_use == 0
     assert counts.inserted - counts.evicted - counts.expired == counts.index_entries
     assert bench.engine.governance.probe(counts.removed_keys) == 0
@@ -153,14 +154,15 @@ def test_without_scrub_keys_go_and_bytes_stay_counted_as_residue() -> None:
     bench = make_bench()
     cached(bench, "1")
     counts = bench.engine.governance.purge(ACME, 1, scrub=False)
-    assert (counts.index_entries, counts.blocks, counts.bytes) == (5, 0, 0)
+    assert (counts.index_entries, counts.overwritten) == (5, NOTHING_OVERWRITTEN)
     assert bench.engine.governance.residue(ACME, 1) == 5
     assert cached(bench, "2", floor=1) == 0
 
 
 def test_a_purge_of_nothing_is_all_zeros() -> None:
     counts = make_bench().engine.governance.purge(ACME, 7, scrub=True)
-    assert (counts.index_entries, counts.blocks, counts.blocks_in_use) == (0, 0, 0)
+    assert (counts.index_entries, counts.blocks_in_use) == (0, 0)
+    assert counts.overwritten == NOTHING_OVERWRITTEN
 
 
 def test_old_tokens_use_and_leave_nothing_after_a_fence() -> None:
@@ -233,7 +235,7 @@ def test_a_block_taken_over_from_below_a_floor_is_overwritten_first() -> None:
         bench.engine.add_request(make_request(str(10 + number), [99], floor=1, max_tokens=2))
     bench.step()
     # Evicted, not purged: nothing says any more that these blocks held bytes from below the floor.
-    assert bench.engine.governance.purge(ACME, 1, scrub=True).blocks == 0
+    assert bench.engine.governance.purge(ACME, 1, scrub=True).overwritten.blocks == 0
     blocks = bench.engine._kv_cache.pool.owned_below(ACME, 2)
     assert len(blocks) == 6
     assert (bench.runner._kv[blocks] != 0).sum() == 6

@@ -89,7 +89,7 @@ def test_books_tell_why_each_entry_left() -> None:
     index.remove(index.lookup([b"\5"], now=1.0)[0], "corrupt")
     assert index.counts(ACME) == ScopeCounts(
         inserted=5, evicted_pool=0, evicted_quota=1, evicted_corrupt=1, expired=1, removed=1,
-        resident=1,
+        moved=0, resident=1,
     )  # fmt: skip
     assert index.counts(ACME).evicted == 2
     assert index.counts(BETA).inserted == 0

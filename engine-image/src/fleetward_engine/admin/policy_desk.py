@@ -23,6 +23,7 @@ from fleetward_engine.admin.public_texts import PublicTexts
 from fleetward_engine.admin.retention import TtlLimits
 from fleetward_engine.admin.scheduling import admission_limits, scheduling_policy
 from fleetward_engine.admin.shares import share_rules
+from fleetward_engine.admin.tiers import host_rules
 from fleetward_engine.engine import Engine
 from fleetward_engine.server.loop import EngineStopped
 from fleetward_engine.server.service import EngineService
@@ -151,9 +152,11 @@ class PolicyDesk:
         rules = share_rules(policy.bundle, public_blocks=policy.public_blocks)
         order = scheduling_policy(policy.bundle)
         limits = admission_limits(policy.bundle)
+        host = host_rules(policy.bundle)
 
         def apply(engine: Engine) -> None:
             engine.governance.set_share_rules(rules)
+            engine.governance.set_host_rules(host)
             engine.set_scheduling(order)
             engine.admission.follow(limits)
 

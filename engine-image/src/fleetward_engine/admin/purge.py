@@ -30,7 +30,7 @@ from fleetward_engine.admin.removal import (
     look_again,
 )
 from fleetward_engine.engine import Engine
-from fleetward_engine.outputs import FenceResult
+from fleetward_engine.outputs import FenceResult, Overwritten
 from fleetward_engine.server.service import EngineService
 from fleetward_engine.version import engine_version
 
@@ -161,20 +161,20 @@ class PurgeDesk:
         """Overwrite slice by slice, with steps in between: nobody else waits for the whole."""
         clock, loop = self._service.clock, self._service.loop
 
-        def some(engine: Engine) -> tuple[int, int]:
+        def some(engine: Engine) -> Overwritten:
             until = clock() + slice_seconds(loop.step_seconds)
-            blocks, size = 0, 0
+            done = Overwritten()
             while True:
-                more, bigger = engine.governance.overwrite(scope, floor, limit_bytes=CHUNK_BYTES)
-                blocks, size = blocks + more, size + bigger
+                more = engine.governance.overwrite(scope, floor, limit_bytes=CHUNK_BYTES)
+                done += more
                 if not more or clock() >= until:
-                    return blocks, size
+                    return done
 
         while not self._service.never_ran:
-            blocks, size = await loop.call(some)
-            if not blocks:
+            done = await loop.call(some)
+            if not done:
                 break
-            removal = removal.overwrote(blocks, size)
+            removal = removal.overwrote(done)
         return removal
 
     async def _look_again(
@@ -206,8 +206,8 @@ class PurgeDesk:
                 "scopeDigest": order.scope_digest,
                 "floor": floor,
                 "entries": removal.entries,
-                "blocks": removal.blocks,
-                "bytes": removal.bytes,
+                "blocks": removal.overwritten.blocks,
+                "bytes": removal.overwritten.bytes,
                 "probeHits": findings.probe_hits,
                 "recount": findings.recount,
             },

@@ -9,6 +9,7 @@ from fleetward_api.chain_log import ChainHead
 from fleetward_api.receipt import Receipt, TierCounts
 from fleetward_api.scope import Scope
 from fleetward_engine.engine import Engine
+from fleetward_engine.outputs import NOTHING_OVERWRITTEN, Overwritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,7 @@ class Removal:
     departed: int = 0
     keys: tuple[bytes, ...] = ()
     entries: int = 0
-    blocks: int = 0
-    bytes: int = 0
+    overwritten: Overwritten = NOTHING_OVERWRITTEN
 
     def then(self, later: Removal) -> Removal:
         """This pass and a later one as one.
@@ -36,13 +36,12 @@ class Removal:
             departed=self.departed,
             keys=self.keys + later.keys,
             entries=self.entries + later.entries,
-            blocks=self.blocks + later.blocks,
-            bytes=self.bytes + later.bytes,
+            overwritten=self.overwritten + later.overwritten,
         )
 
-    def overwrote(self, blocks: int, size: int) -> Removal:
-        """With more blocks (and their bytes) overwritten."""
-        return replace(self, blocks=self.blocks + blocks, bytes=self.bytes + size)
+    def overwrote(self, more: Overwritten) -> Removal:
+        """With more blocks overwritten."""
+        return replace(self, overwritten=self.overwritten + more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Findings:
     ``probe_hits`` of ``probes`` removed keys went through the lookup that requests use and were
     still found. ``recount`` is what full scans found: index entries below the floor and, where
     bytes were to be overwritten, blocks that still carry them. Where they were not, such blocks
-    are ``left``, with their bytes.
+    are ``left``, with their bytes; ``host_left`` of them in host memory.
     """
 
     probes: int = 0
@@ -60,6 +59,8 @@ class Findings:
     recount: int = 0
     left: int = 0
     left_bytes: int = 0
+    host_left: int = 0
+    host_left_bytes: int = 0
 
 
 def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
@@ -72,7 +73,7 @@ def drop(engine: Engine, scope: Scope, floor: int) -> Removal:
     above = counts.resident - purged.index_entries - engine.governance.recount(scope, floor)
     return Removal(
         inserted=counts.inserted - above,
-        departed=counts.evicted + counts.expired + counts.removed,
+        departed=counts.departed,
         keys=purged.removed_keys,
         entries=purged.index_entries,
     )
@@ -83,13 +84,16 @@ def look_again(
 ) -> Findings:
     """Probe the removed keys, scan the index and the owners of all blocks."""
     residue = engine.governance.residue(scope, floor)
-    left = 0 if scrub else residue
+    host = 0 if scrub else engine.governance.host_residue(scope, floor)
+    left = 0 if scrub else residue - host
     return Findings(
         probes=len(keys),
         probe_hits=engine.governance.probe(keys),
-        recount=engine.governance.recount(scope, floor) + residue - left,
+        recount=engine.governance.recount(scope, floor) + residue - left - host,
         left=left,
         left_bytes=left * engine.block_bytes,
+        host_left=host,
+        host_left_bytes=host * engine.host_slot_bytes,
     )
 
 
@@ -119,7 +123,7 @@ def build_receipt(
         pod_uid=witness.pod_uid,
         key_id=witness.key_id,
         floor=witness.floor,
-        tiers=(_tier("index", removal.entries, 0, method="dropped"), _device(removal, findings)),
+        tiers=_tiers(removal, findings),
         in_flight_finished=witness.finished,
         in_flight_aborted=witness.aborted,
         chain_before=witness.before.digest,
@@ -138,11 +142,20 @@ def build_receipt(
     )
 
 
-def _device(removal: Removal, findings: Findings) -> TierCounts:
+def _tiers(removal: Removal, findings: Findings) -> tuple[TierCounts, ...]:
+    done, left = removal.overwritten, findings
+    index = _tier("index", removal.entries, 0, method="dropped")
     # One left block is enough to say "dropped": its bytes stay until it is used again.
-    if findings.left:
-        return _tier("device", findings.left, findings.left_bytes, method="dropped")
-    return _tier("device", removal.blocks, removal.bytes, method="overwritten")
+    if left.left:
+        device = _tier("device", left.left, left.left_bytes, method="dropped")
+    else:
+        device = _tier("device", done.blocks, done.bytes, method="overwritten")
+    if left.host_left:
+        host = _tier("host", left.host_left, left.host_left_bytes, method="dropped")
+    else:
+        host = _tier("host", done.host_blocks, done.host_bytes, method="overwritten")
+    # Nothing is said of a tier that had nothing, so that older readers find what they know.
+    return (index, device, host) if host.blocks else (index, device)
 
 
 def _tier(tier: str, blocks: int, size: int, *, method: str) -> TierCounts:

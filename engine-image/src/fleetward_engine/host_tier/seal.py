@@ -49,7 +49,7 @@ class SealKey:
         nonce = self._sealed.to_bytes(_NONCE_BYTES, "big")
         self._sealed += 1
         if encrypt:
-            self._cipher.encrypt_into(nonce, memoryview(plain), facts, memoryview(into))
+            self._cipher.encrypt_into(nonce, plain.data, facts, into.data)
         else:
             into[: plain.size] = plain
             tag = self._cipher.encrypt(nonce, b"", facts + plain.tobytes())
@@ -67,7 +67,7 @@ class SealKey:
         """
         try:
             if encrypt:
-                self._cipher.decrypt_into(nonce, memoryview(sealed), facts, memoryview(into))
+                self._cipher.decrypt_into(nonce, sealed.data, facts, into.data)
             else:
                 into[:] = sealed[: into.size]
                 tag = sealed[into.size :].tobytes()

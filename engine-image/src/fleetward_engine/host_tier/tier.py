@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 from fleetward_api.scope import Scope
 from fleetward_engine.block_pool import BlockPool
@@ -224,7 +225,7 @@ class HostTier:
 
     def overwrite(self, scope: Scope, floor: int, *, limit: int | None = None) -> int:
         """Overwrite slots that a removal left, up to `limit` of them; returns how many."""
-        slots = self.pool.owned_below(scope, floor)[:limit]
+        slots = list(islice(self.pool.unused_below(scope, floor), limit))
         for slot in slots:
             self.pool.scrub(slot)
         self._overwrite_dirty()

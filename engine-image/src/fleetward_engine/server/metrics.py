@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fleetward_engine.outputs import AdmissionReason, EngineStats, RequestOutput
+from fleetward_engine.server.host_metrics import HostTierCollector
 from fleetward_engine.server.kv_metrics import KvCollector
 from fleetward_engine.server.latency_metrics import LatencyMetrics, Timeline
 from fleetward_engine.server.leaks import KINDS
@@ -48,6 +49,7 @@ class EngineMetrics:
         self.registry = CollectorRegistry()
         self.registry.register(_StatsCollector(stats))
         self.registry.register(KvCollector(stats, prefix=PREFIX))
+        self.registry.register(HostTierCollector(stats, prefix=PREFIX))
         self.registry.register(_HeldCollector(held))
         self._latency = LatencyMetrics(self.registry, prefix=PREFIX)
         self._success = Counter(
