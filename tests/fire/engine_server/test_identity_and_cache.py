@@ -172,7 +172,7 @@ async def test_every_claim_reaches_the_caller_and_a_skewed_clock_replays_none(
         TrustStore(tmp_path), service_uid=SERVICE_UID, wall=wall, clock=lambda: 5.0
     )
     claims = make_claims(
-        "a", tenant_uid="uid-1", user="u", permission_scope="p", document_tags=("t",),
+        "a", tenant_uid="uid-1", user="u", session="s", permission_scope="p", document_tags=("t",),
         retention_class="short",
         floors=IdentityFloors(tenant=1, user=2, permission_scope=3, document_tag=4),
     )  # fmt: skip
@@ -180,7 +180,8 @@ async def test_every_claim_reaches_the_caller_and_a_skewed_clock_replays_none(
     # Past its minute, within the leeway: taken, and still only once.
     wall.advance(300.0)
     assert gate.authenticate(token) == Caller(
-        tenant="a", tenant_uid="uid-1", user="u", permission_scope="p", document_tags=("t",),
+        tenant="a", tenant_uid="uid-1", user="u", session="s", permission_scope="p",
+        permission_scopes=("p",), document_tags=("t",),
         floors=(1, 2, 3, 4), retention_class="short",
     )  # fmt: skip
     for seconds in (0.0, -300.0, 900.0):
