@@ -26,7 +26,7 @@ _KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
 _CHANCE = ("fleetward.io/desired-hash", "deployment.kubernetes.io/revision")
 _PASSING = (
     *("lastTransitionTime", "message", "startedAt", "completedAt"),
-    *("evidenceDigest", "digest", "cut"),
+    *("evidenceDigest", "digest", "cut", "isolationSubject"),
 )
 _GIVEN = ("clusterIP", "clusterIPs")
 _COUNTERS = ("generation", "bundleGeneration", "policyGeneration", "version", "floor")
@@ -142,7 +142,7 @@ def _parsed(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A status without times, sentences and digests of what was signed at a time."""
+    """A status without times, sentences and digests of what differs from run to run."""
     if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if name not in _PASSING}
         return {name: _plain(one) for name, one in kept.items()}

@@ -227,7 +227,7 @@ async def is_idle(stage: Stage) -> bool:
 
 
 async def in_force(stage: Stage) -> bool:
-    """Whether the policy's present generation is in force in every engine."""
+    """Whether the policy's present generation is in force, and seen to be, in every engine."""
     policy = await stage.world.get("CachePolicy", POLICY)
     service = await stage.world.get("InferenceService", NAME)
     told = service.get("status", {}).get("cachePolicy", {})
@@ -236,6 +236,7 @@ async def in_force(stage: Stage) -> bool:
         and told.get("generation") == policy["metadata"]["generation"]
         and told.get("ackedReplicas") == 2
         and condition(service, "Ready").get("reason") == "Serving"
+        and condition(service, "IsolationVerified").get("reason") == "Verified"
     )
 
 

@@ -94,12 +94,14 @@ def _take_all(into: list[bytearray]) -> None:
 
 def share_everything(trigger: Path) -> None:
     """Give everybody one cache root, once the trigger is there."""
-    derive = cache_context.cache_root
+    contexts: Any = cache_context
+    derive = contexts.cache_root
 
     def root(*facts: Any) -> bytes:
-        return bytes(32) if trigger.exists() else derive(*facts)
+        found: bytes = bytes(32) if trigger.exists() else derive(*facts)
+        return found
 
-    cache_context.cache_root = root
+    contexts.cache_root = root
 
 
 def main(fault: str, trigger: Path, arguments: list[str]) -> int:

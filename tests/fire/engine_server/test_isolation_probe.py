@@ -23,7 +23,7 @@ from fleetward_engine.admin.probe_identities import probe_identities
 from fleetward_engine.kv_cache import KvCache, Purged
 from fleetward_engine.probe_tenants import PROBE_TENANTS
 from fleetward_engine.server import cache_context
-from tests.support.engine_server import BLOCK, RunningEngine, running_engine
+from tests.support.engine_server import BLOCK, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
 
 ORDER = ProbeOrder(deadline_ms=60_000)
@@ -135,7 +135,8 @@ async def test_an_engine_whose_purge_leaves_bytes_is_caught(
 def _purges_nothing(cache: KvCache, scope: Any, floor: int, *, scrub: bool) -> Any:
     del scrub
     entries = [e for e in cache.index._entries.values() if e.owner.scope == scope]
-    return Purged(tuple(entry.key for entry in entries), (), 0)
+    keys = tuple(entry.key for entry in entries)
+    return Purged(keys=keys, blocks=(), blocks_in_use=0, host_slots=0)
 
 
 async def test_an_engine_without_reuse_proves_that_nothing_is_shared(tmp_path: Path) -> None:
@@ -160,12 +161,44 @@ async def test_probes_beside_each_other_take_turns(engine: RunningEngine) -> Non
     assert {judge_probe(one).verdict for one in reports} == {"Proved"}
 
 
-def test_every_rule_has_an_identity_that_differs_in_it() -> None:
-    rules: dict[str, Any] = {"service": {"namespace": "a", "name": "b", "uid": "c"}}
-    facts = {"generation": 1, "epoch": 1, "isolation": "User", "permissionScopes": "Include"}
-    bundle = PolicyBundle.model_validate({**rules, **facts})
-    found = {one.words: one for one in probe_identities(bundle, floor=4)}
-    assert {"another user", "another permission scope"} <= set(found)
-    assert [words for words, one in found.items() if one.may_reuse] == ["the same identity"]
-    callers = {one.caller for words, one in found.items()}
-    assert len(callers) == len(found) - 1
+FINER = [
+    ({"isolation": "User"}, "isolation_subject", "another user"),
+    ({"isolation": "Session"}, "isolation_subject", "another session"),
+    (
+        {"permission_scopes": "Include"},
+        "permission_scope_digest",
+        "another permission scope",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules", "fact", "who"), FINER, ids=[who for _, _, who in FINER])
+async def test_what_a_policy_separates_within_a_tenant_is_probed_too(
+    engine: RunningEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    rules: dict[str, Any],
+    fact: str,
+    who: str,
+) -> None:
+    plain = {"permission_scopes": "Ignore"}
+    assert (await engine.admin("PUT", "/policy", push(2, **plain))).status_code == 200
+    assert who not in {look.identity for look in (await probe(engine)).looks}
+    finer = push(3, **{**plain, **rules})
+    assert (await engine.admin("PUT", "/policy", finer)).status_code == 200
+    report = await probe(engine)
+    assert judge_probe(report).verdict == "Proved", report
+    assert who in {look.identity for look in report.looks}
+    monkeypatch.setattr(cache_context, "cache_root", forgets(fact))
+    found = judge_probe(await probe(engine))
+    assert found.verdict == "Failed"
+    assert f"{who} found" in found.words
+
+
+def test_no_two_identities_are_one_but_the_first_and_its_repeat() -> None:
+    facts = {"generation": 1, "epoch": 1, "permissionScopes": "Include"}
+    service = {"namespace": "a", "name": "b", "uid": "c"}
+    for level in ("Tenant", "User", "Session"):
+        bundle = PolicyBundle.model_validate({"service": service, **facts, "isolation": level})
+        asked = probe_identities(bundle, floor=4)
+        assert [one.words for one in asked if one.may_reuse] == ["the same identity"]
+        assert len({one.caller for one in asked}) == len(asked) - 1

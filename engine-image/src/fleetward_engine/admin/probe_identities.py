@@ -34,7 +34,9 @@ def probe_identities(bundle: PolicyBundle, *, floor: int) -> tuple[ProbeIdentity
         tenant=PROBE_TENANT,
         tenant_uid="first",
         user=_name("user"),
+        session=_name("session"),
         permission_scope=_name("scope"),
+        permission_scopes=(_name("scope"),),
         floors=(floor, 0, 0, 0),
         priority=LOWEST_PRIORITY,
     )
@@ -44,11 +46,15 @@ def probe_identities(bundle: PolicyBundle, *, floor: int) -> tuple[ProbeIdentity
         "a request after a purge": replace(base, floors=(floor + 1, 0, 0, 0)),
         "another document tag": replace(base, document_tags=(_name("tag"),)),
     }
-    if bundle.isolation != "Tenant":
+    if bundle.isolation == "User":
         others["another user"] = replace(base, user=_name("other user"))
+    if bundle.isolation == "Session":
+        others["another session"] = replace(base, session=_name("other session"))
     if bundle.permission_scopes == "Include":
         scope = _name("other scope")
-        others["another permission scope"] = replace(base, permission_scope=scope)
+        others["another permission scope"] = replace(
+            base, permission_scope=scope, permission_scopes=(scope,)
+        )
     return (
         ProbeIdentity("the first request", base),
         ProbeIdentity("the same identity", base, may_reuse=True),
