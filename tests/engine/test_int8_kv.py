@@ -16,12 +16,13 @@ from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.factory import build_engine
 from fleetward_engine.int8_kv import Int8Kv
 from fleetward_engine.loading import load_model
+from fleetward_engine.memory.available import HostMemory
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.paged_kv import KvShape
 from fleetward_engine.request import SamplingParams
 from fleetward_engine.tokenizer import ByteTokenizer
-from fleetward_engine.torch_factory import count_blocks
+from fleetward_engine.torch_factory import plan_memory
 from fleetward_engine.torch_runner import TorchRunner
 from tests.support.checkpoints import make_config, make_weights, write_checkpoint
 from tests.support.demo_model import our_logits
@@ -156,7 +157,7 @@ def test_the_pool_is_counted_in_what_is_stored(model: Llama) -> None:
             model_uri="file:///m", served_model_names=("m",), kv_cache_memory_bytes=10_000_000,
             kv_cache_dtype=kind, max_num_seqs=1000, max_num_batched_tokens=1000,
         )  # fmt: skip
-        return count_blocks(settings, model)
+        return plan_memory(settings, model, HostMemory(limit=64 << 30, in_use=0))[0]
 
     # A token and layer: 2 x 2 heads of 8 float64 numbers, or of 8 bytes and a scale.
     assert blocks("auto") == 10_000_000 // (32 * 3 * 4 * 64)

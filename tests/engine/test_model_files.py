@@ -21,14 +21,16 @@ from fleetward_engine.gguf_file import GgufFile
 from fleetward_engine.gguf_loader import load_llama, read_config
 from fleetward_engine.gguf_tokenizer import GgufTokenizer, chat_template_digest, tokenizer_digest
 from fleetward_engine.loading import naming
+from fleetward_engine.memory.available import HostMemory
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.linear import Linear
 from fleetward_engine.models.rope import DividedFrequencies, rope_frequencies, rotation
-from fleetward_engine.torch_factory import choose_dtype, count_blocks
+from fleetward_engine.torch_factory import choose_dtype, plan_memory
 from tests.support.demo_model import URI, model_path
 from tests.support.gguf_files import tokenizer_metadata, write
 
 CPU = torch.device("cpu")
+ROOMY = HostMemory(limit=64 << 30, in_use=0)
 
 
 def load(file: GgufFile) -> None:
@@ -205,9 +207,35 @@ def test_kv_memory_holds_no_more_than_all_sequences_need_and_no_less_than_a_bloc
     # One block: 1 layer x 16 tokens x 2 x 2 heads x 4 x 4 bytes = 1024.
     for memory, blocks in ((10_000, 9), (10**9, 12)):
         config = EngineConfig(**base, block_size=16, kv_cache_memory_bytes=memory)  # type: ignore[arg-type]
-        assert count_blocks(config, model) == blocks
+        count, budget = plan_memory(config, model, ROOMY)
+        assert (count, budget.kv_bytes) == (blocks, (blocks + 1) * 1024)
     with pytest.raises(ConfigInvalid, match="not even one block of 1024"):
-        count_blocks(EngineConfig(**base, block_size=16, kv_cache_memory_bytes=1000), model)  # type: ignore[arg-type]
+        plan_memory(
+            EngineConfig(**base, block_size=16, kv_cache_memory_bytes=1000),  # type: ignore[arg-type]
+            model,
+            ROOMY,
+        )
+
+
+def test_kv_takes_what_is_left_of_an_own_container_and_a_gibibyte_of_a_shared_memory(
+    tmp_path: Path,
+) -> None:
+    model = load_llama(write(tmp_path / "m.gguf"), dtype=torch.float32, device=CPU)
+    base = {
+        "model_uri": "file:///m", "served_model_names": ("m",), "block_size": 16,
+        "max_num_seqs": 4096, "max_num_batched_tokens": 4096, "max_model_len": 64,
+    }  # fmt: skip
+    config = EngineConfig(**base)  # type: ignore[arg-type]
+    own = EngineConfig(**base, owns_container=True)  # type: ignore[arg-type]
+    small = HostMemory(limit=400 << 20, in_use=100 << 20)
+    # 4096 sequences of 4 blocks of 1024 bytes: less than is left of 2 GiB, so that bounds it.
+    assert plan_memory(own, model, HostMemory(limit=2 << 30, in_use=0))[0] == 4096 * 4
+    blocks, memory = plan_memory(own, model, small)
+    assert plan_memory(config, model, small)[0] == blocks
+    assert memory.runtime_bytes == (164 << 20) - memory.weights_bytes
+    assert memory.available_bytes == 400 << 20
+    with pytest.raises(ConfigInvalid, match=r"more memory than there is: weights .* of 64 MiB"):
+        plan_memory(own, model, HostMemory(limit=64 << 20, in_use=60 << 20))
 
 
 def test_dtypes_are_chosen_by_name() -> None:

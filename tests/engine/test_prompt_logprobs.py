@@ -36,7 +36,7 @@ def test_each_token_is_as_likely_as_in_one_pass_without_cache(
     budget: int,
     at_once: int,
 ) -> None:
-    monkeypatch.setattr(torch_runner, "_SCORED_AT_ONCE", at_once)
+    monkeypatch.setattr(torch_runner, "SCORED_AT_ONCE", at_once)
     with torch.inference_mode():
         logits = reference(torch.tensor([PROMPT]), use_cache=False).logits[0]
     expected = torch.log_softmax(logits, dim=-1)

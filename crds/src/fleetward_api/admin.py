@@ -74,6 +74,22 @@ class AdmissionReply(AnswerModel):
     sealed_proof: Annotated[str, Field(min_length=1, max_length=65536)]
 
 
+class MemoryState(AnswerModel):
+    """What an engine's memory is for, decided once when the model was loaded. Bytes.
+
+    Of the device's memory or, on a CPU, the container's. `host_kv_bytes` is 0 where host memory
+    is another; what none of the parts takes is left alone, as `margin_bytes` is.
+    """
+
+    available_bytes: Count
+    weights_bytes: Count
+    activations_bytes: Count
+    kv_bytes: Count
+    host_kv_bytes: Count = 0
+    runtime_bytes: Count
+    margin_bytes: Count
+
+
 class ModelState(AnswerModel):
     """What an engine resolved its model to; no memory where it computes nothing."""
 
@@ -84,6 +100,7 @@ class ModelState(AnswerModel):
     engine_version: OptionalName = ""
     kv_layout: Annotated[str, Field(max_length=1024)] = ""
     runner: OptionalName = ""
+    memory: MemoryState | None = None
 
 
 class KvHolding(AnswerModel):

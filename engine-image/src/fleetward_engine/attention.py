@@ -16,6 +16,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from fleetward_engine.model_runner import StepInput
 from fleetward_engine.paged_kv import KvMemory
 
+READ_AT_ONCE = {"cpu": 1 << 26, "cuda": 1 << 30}
+"""Bytes of KV, padding included, that decode rows read together in a layer; a row alone may take
+more. It bounds what a step needs, and on a CPU saves padding; on a GPU each more read costs a
+launch of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Prefill:
@@ -36,7 +41,7 @@ class _Decode:
 @dataclass(frozen=True, slots=True)
 class _Plan:
     prefills: list[_Prefill]
-    decode: _Decode | None
+    decodes: list[_Decode]
 
 
 class PagedAttention:
@@ -49,6 +54,8 @@ class PagedAttention:
         self._kv = kv
         self._dtype = dtype
         self._size = kv.shape.block_size
+        token_bytes = kv.shape.token_width * dtype.itemsize
+        self._read_at_once = READ_AT_ONCE[kv.device.type] // (token_bytes * self._size)
         self._slots = self._tensor(_slots(step, self._size))
         self._plans = {window: self._plan(step, window) for window in set(kv.shape.windows)}
 
@@ -61,14 +68,13 @@ class PagedAttention:
         plan = self._plans[shape.windows[layer]]
         width = shape.num_heads * shape.head_dim
         self._kv.write(layer, self._slots, qkv[:, width:])
-        if plan.decode is not None and plan.decode.tokens is None:
-            return self._run_decode(layer, qkv[:, :width], plan.decode)
+        if len(plan.decodes) == 1 and plan.decodes[0].tokens is None:
+            return self._run_decode(layer, qkv[:, :width], plan.decodes[0])
         out = qkv.new_empty(qkv.shape[0], width)
         for prefill in plan.prefills:
             out[prefill.start : prefill.end] = self._run_prefill(layer, qkv, prefill)
-        if plan.decode is not None and plan.decode.tokens is not None:
-            tokens = plan.decode.tokens
-            out[tokens] = self._run_decode(layer, qkv[tokens, :width], plan.decode)
+        for decode in plan.decodes:
+            out[decode.tokens] = self._run_decode(layer, qkv[decode.tokens, :width], decode)
         return out
 
     def _run_decode(self, layer: int, q: Tensor, plan: _Decode) -> Tensor:
@@ -112,7 +118,16 @@ class PagedAttention:
             if end - start > 1
         ]
         decodes = [(start, table) for start, end, table in rows if end - start == 1]
-        return _Plan(prefills, self._plan_decode(decodes, step, window) if decodes else None)
+        widths = [
+            step.positions[start] // self._size + 1
+            - _first_seen(step.positions[start], window) // self._size
+            for start, _ in decodes
+        ]  # fmt: skip
+        groups = decode_groups(widths, most=self._read_at_once)
+        return _Plan(
+            prefills,
+            [self._plan_decode([decodes[row] for row in rows], step, window) for rows in groups],
+        )
 
     def _plan_prefill(
         self, span: tuple[int, int], first: int, table: Sequence[int], window: int | None
@@ -158,6 +173,26 @@ class PagedAttention:
 
     def _tensor(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self._kv.device)
+
+
+def decode_groups(widths: Sequence[int], *, most: int) -> list[list[int]]:
+    """Rows that are read together: all as they come, or the longest first where that is too much.
+
+    Each reads as many blocks as its longest row has, `widths`, for every row: together at most
+    `most`, but for a row alone.
+    """
+    if not widths:
+        return []
+    if len(widths) * max(widths) <= most:
+        return [list(range(len(widths)))]
+    groups: list[list[int]] = []
+    longest = 0
+    for row in sorted(range(len(widths)), key=lambda row: -widths[row]):
+        if not groups or (len(groups[-1]) + 1) * longest > most:
+            groups.append([])
+            longest = widths[row]
+        groups[-1].append(row)
+    return groups
 
 
 def _first_seen(position: int, window: int | None) -> int:

@@ -20,8 +20,10 @@ class EngineConfig:
     """Settings of one engine; the names are those that vLLM's users already type.
 
     `max_model_len` None means the model's own context length. `kv_cache_memory_bytes` None lets
-    the runner choose (see `kv_memory.py`). `dtype` "auto" is bfloat16 where the device has
-    instructions for it, else float32; "float64" is for tests against references. `kv_cache_dtype`
+    the runner choose: what is left of an accelerator's memory, or of the container's where the
+    engine `owns_container`; a gibibyte, or what is left, where others share the memory. `dtype`
+    "auto" is bfloat16 where the device has instructions for it, else float32; "float64" is for
+    tests against references. `kv_cache_dtype`
     "auto" keeps keys and values in the model's own numbers. `verify_kv` compares each cached block
     at every use with what it held when it was cached (`canary.py`).
     `host_kv_cache_memory_bytes` is for blocks that leave the device (`host_tier`), 0 for no tier.
@@ -47,6 +49,7 @@ class EngineConfig:
     verify_kv: bool = False
     scheduling: SchedulingPolicy = FCFS
     admission: AdmissionLimits = ADMIT_ALL
+    owns_container: bool = False
     simulation_profile: Path | None = None
 
     def __post_init__(self) -> None:

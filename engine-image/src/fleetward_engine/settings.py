@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -206,11 +206,13 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         ),
         simulation_profile=arguments.simulation_profile,
     )
+    governance = _governance(arguments, environment)
     if not arguments.drain_timeout_seconds >= 0:
         raise ConfigInvalid("--drain-timeout-seconds must be 0 or more")
     return ServeSettings(
-        engine=engine,
-        governance=_governance(arguments, environment),
+        # A pod's container is its engine's alone; on a laptop others want memory too.
+        engine=replace(engine, owns_container=governance is not None),
+        governance=governance,
         ports=Ports(
             host=arguments.host,
             public=arguments.port,

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import torch
 
-from fleetward_api.admin import ModelState
+from fleetward_api.admin import MemoryState, ModelState
+from fleetward_engine.attention import READ_AT_ONCE
 from fleetward_engine.config import EngineConfig, KvCacheDtype
 from fleetward_engine.cpu_threads import usable_cpus
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.loading import load_model
+from fleetward_engine.memory.activations import StepSizes, activation_bytes
+from fleetward_engine.memory.available import HostMemory, host_memory
+from fleetward_engine.memory.budget import Needs, check_host_kv, count_blocks, table
 from fleetward_engine.model_source import resolve
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.torch_runner import TorchRunner, kv_shape
 from fleetward_engine.version import engine_version
 
-_DEFAULT_CPU_KV_BYTES = 1 << 30
-_DEFAULT_CUDA_SHARE = 0.85
-"""Of the memory that is free once the weights are loaded; the rest is for activations."""
+logger = logging.getLogger(__name__)
+
+_SHARED_KV_BYTES = 1 << 30
+"""Of a memory that others use as well, KV takes no more than this by itself."""
+_REQUESTS_BYTES = 64 << 20
+"""What a server holds for requests on their way: bodies, texts, token ids."""
 
 
 def build_torch_engine(
@@ -32,9 +40,11 @@ def build_torch_engine(
     dtype = choose_dtype(config.dtype, device)
     loaded = load_model(resolved, dtype=dtype, device=device)
     model = loaded.model
+    num_blocks, memory = plan_memory(config, model, host_memory())
+    logger.info("memory:\n%s", table(memory))
     runner = TorchRunner(
         model,
-        num_blocks=count_blocks(config, model),
+        num_blocks=num_blocks,
         block_size=config.block_size,
         kv_dtype=choose_kv_dtype(config.kv_cache_dtype, model.dtype),
     )
@@ -45,6 +55,7 @@ def build_torch_engine(
         engine_version=engine_version(),
         kv_layout=runner.kv_layout,
         runner="torch",
+        memory=memory,
     )
     return Engine(config, runner, loaded.tokenizer, clock), state
 
@@ -65,27 +76,69 @@ def choose_kv_dtype(wanted: KvCacheDtype, model: torch.dtype) -> torch.dtype:
     return torch.int8 if wanted == "int8" else model
 
 
-def count_blocks(config: EngineConfig, model: Llama) -> int:
-    """Blocks that the KV memory holds, and no more than all sequences at full length need.
+def plan_memory(config: EngineConfig, model: Llama, host: HostMemory) -> tuple[int, MemoryState]:
+    """Blocks of KV to have, no more than all sequences at full length need, and the whole budget.
 
     Raises:
-        ConfigInvalid: the memory holds not even one block.
+        ConfigInvalid: it does not fit; the message is the sum.
     """
     block_bytes = kv_shape(model, config.block_size).block_bytes(
         choose_kv_dtype(config.kv_cache_dtype, model.dtype)
     )
-    memory = config.kv_cache_memory_bytes or _default_memory(model.device)
-    blocks = memory // block_bytes
-    if blocks < 1:
-        raise ConfigInvalid(
-            f"kv_cache_memory_bytes {memory} holds not even one block of {block_bytes} bytes"
+    needs = _needs(config, model, host)
+    wanted = config.kv_cache_memory_bytes
+    if wanted is None and model.device.type == "cpu" and not config.owns_container:
+        wanted = min(_SHARED_KV_BYTES, needs.left_for_kv)
+    blocks = count_blocks(
+        needs,
+        wanted=wanted,
+        block_bytes=block_bytes,
+        most=config.max_num_seqs * -(-_longest(config, model) // config.block_size),
+    )
+    return blocks, needs.with_kv((blocks + 1) * block_bytes)
+
+
+def _needs(config: EngineConfig, model: Llama, host: HostMemory) -> Needs:
+    activations = activation_bytes(_largest_step(config, model))
+    if model.device.type != "cpu":
+        check_host_kv(
+            config.host_kv_cache_memory_bytes,
+            limit=host.limit,
+            runtime=host.in_use + _REQUESTS_BYTES,
         )
-    longest = config.max_model_len or model.config.max_model_len
-    return min(blocks, config.max_num_seqs * -(-longest // config.block_size))
+        free, _ = torch.cuda.mem_get_info(model.device)
+        return Needs(
+            available=free + torch.cuda.memory_reserved(model.device),
+            weights=model.weight_bytes,
+            activations=activations,
+            runtime=0,
+        )
+    return Needs(
+        available=host.limit,
+        weights=model.weight_bytes,
+        activations=activations,
+        runtime=max(0, host.in_use - model.weight_bytes) + _REQUESTS_BYTES,
+        host_kv=config.host_kv_cache_memory_bytes,
+    )
 
 
-def _default_memory(device: torch.device) -> int:
-    if device.type == "cpu":
-        return _DEFAULT_CPU_KV_BYTES
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free * _DEFAULT_CUDA_SHARE)
+def _largest_step(config: EngineConfig, model: Llama) -> StepSizes:
+    shape = model.config
+    return StepSizes(
+        hidden=shape.hidden_size,
+        ffn=model.ffn_size,
+        vocab=shape.vocab_size,
+        query_width=shape.num_heads * shape.head_dim,
+        kv_width=2 * shape.num_kv_heads * shape.head_dim,
+        windows=len(set(shape.windows)) or 1,
+        number_bytes=model.dtype.itemsize,
+        kv_is_packed=config.kv_cache_dtype == "int8",
+        tokens=config.max_num_batched_tokens,
+        rows=config.max_num_seqs,
+        context=_longest(config, model),
+        read_bytes=READ_AT_ONCE[model.device.type],
+    )
+
+
+def _longest(config: EngineConfig, model: Llama) -> int:
+    return config.max_model_len or model.config.max_model_len

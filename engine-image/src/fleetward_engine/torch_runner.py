@@ -13,6 +13,7 @@ from torch import Tensor
 from fleetward_engine.attention import PagedAttention
 from fleetward_engine.int8_kv import Int8Kv
 from fleetward_engine.kv_fingerprint import KvFingerprint
+from fleetward_engine.memory.activations import SCORED_AT_ONCE
 from fleetward_engine.model_runner import ScoreRow, StepInput, StepOutput
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.models.rope import rope_layout
@@ -20,7 +21,6 @@ from fleetward_engine.outputs import TokenLogprobs
 from fleetward_engine.paged_kv import KvMemory, KvShape, PagedKv
 from fleetward_engine.sampler import sample, score
 
-_SCORED_AT_ONCE = 64
 """Positions whose logits are held at a time: with 50,000 tokens, 13 MB in float32."""
 
 
@@ -90,8 +90,8 @@ class TorchRunner:
     def _score(self, hidden: Tensor, start: int, row: ScoreRow) -> tuple[TokenLogprobs, ...]:
         """How likely known tokens were; a slice at a time, for each has a whole row of logits."""
         found: list[TokenLogprobs] = []
-        for done in range(0, len(row.targets), _SCORED_AT_ONCE):
-            targets = row.targets[done : done + _SCORED_AT_ONCE]
+        for done in range(0, len(row.targets), SCORED_AT_ONCE):
+            targets = row.targets[done : done + SCORED_AT_ONCE]
             first = start + row.skip + done
             logits = self._model.logits(hidden[first : first + len(targets)])
             found += score(logits, targets, top=row.top)

@@ -36,6 +36,7 @@ from fleetward_api.resources.service_status import (
     InferenceServiceStatus,
     KvCacheStatus,
     KvHolding,
+    MemoryStatus,
     ModelStatus,
     PolicyInForce,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "KvHolding",
     "LabelRequirement",
     "LabelSelector",
+    "MemoryStatus",
     "ModelSpec",
     "ModelStatus",
     "NotCovered",

@@ -114,7 +114,8 @@ class EngineSpec(ApiModel):
     parallelism: ParallelismSpec = ParallelismSpec()
     """How one replica spreads over accelerators."""
     kv_memory: MemoryAmount | None = None
-    """Memory for KV blocks, in bytes as a quantity; the engine sizes the pool when absent."""
+    """Memory for KV blocks, in bytes as a quantity; what weights, the largest step and the process
+    leave of the accelerator's or the container's memory when absent. By restart."""
     host_kv_memory: MemoryAmount | None = None
     """Host memory for KV blocks that left the device, in bytes as a quantity. Not available yet."""
 

@@ -25,6 +25,12 @@ class Linear:
             else weight
         )
         self._bias = bias
+        self.num_outputs = weight.shape[0]
+        self.nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
+
+    def is_a_view_of(self, weight: Tensor) -> bool:
+        """Whether it multiplies by that very memory, as a head tied to the embedding may."""
+        return not self._packed and self._weight.data_ptr() == weight.data_ptr()
 
     def __call__(self, x: Tensor) -> Tensor:
         """Multiply; see the class for shapes."""

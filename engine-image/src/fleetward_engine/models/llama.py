@@ -82,6 +82,23 @@ class Llama:
         """Where it runs."""
         return self._embedding.device
 
+    @property
+    def ffn_size(self) -> int:
+        """Width of the feed-forward layers."""
+        return self._layers[0].gate_up.num_outputs // 2
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights; a head that is the embedding itself takes none."""
+        size = self._embedding.nbytes + self._final_norm.nbytes
+        if not self._lm_head.is_a_view_of(self._embedding):
+            size += self._lm_head.nbytes
+        for layer in self._layers:
+            size += layer.attention_norm.nbytes + layer.ffn_norm.nbytes
+            size += layer.qkv.nbytes + layer.output.nbytes
+            size += layer.gate_up.nbytes + layer.down.nbytes
+        return size
+
     def forward(self, token_ids: Tensor, positions: Tensor, attention: PagedAttention) -> Tensor:
         """Hidden states after the last block, not yet normalised.
 

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from fleetward_api.admin import MemoryState
+from fleetward_engine.memory.budget import parts
 from fleetward_engine.outputs import AdmissionReason, EngineStats, RequestOutput
 from fleetward_engine.server.host_metrics import HostTierCollector
 from fleetward_engine.server.kv_metrics import KvCollector
@@ -45,12 +47,14 @@ class EngineMetrics:
         self,
         stats: Callable[[], EngineStats | None],
         held: Callable[[], Held] = lambda: _NOTHING,
+        memory: Callable[[], MemoryState | None] = lambda: None,
     ) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_StatsCollector(stats))
         self.registry.register(KvCollector(stats, prefix=PREFIX))
         self.registry.register(HostTierCollector(stats, prefix=PREFIX))
         self.registry.register(_HeldCollector(held))
+        self.registry.register(_MemoryCollector(memory))
         self._latency = LatencyMetrics(self.registry, prefix=PREFIX)
         self._success = Counter(
             f"{PREFIX}request_success",
@@ -143,6 +147,30 @@ class _StatsCollector(Collector):
         for reason in get_args(AdmissionReason):
             refusals.add_metric([reason], stats.admission_refusals.get(reason, 0))
         yield refusals
+
+
+class _MemoryCollector(Collector):
+    """What the memory is for, as decided at start; nothing where no model computes."""
+
+    def __init__(self, memory: Callable[[], MemoryState | None]) -> None:
+        self._memory = memory
+
+    def collect(self) -> Iterable[Metric]:
+        """Describe the budget."""
+        memory = self._memory()
+        if memory is None:
+            return
+        yield GaugeMetricFamily(
+            f"{PREFIX}memory_available_bytes",
+            "Memory of the device or the container.",
+            value=memory.available_bytes,
+        )
+        budget = GaugeMetricFamily(
+            f"{PREFIX}memory_budget_bytes", "What the memory is for, by part.", labels=["part"]
+        )
+        for part, size in parts(memory):
+            budget.add_metric([part], size)
+        yield budget
 
 
 class _HeldCollector(Collector):

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fleetward_api.admin import ModelState
+from fleetward_api.admin import MemoryState, ModelState
 from fleetward_api.fault_words import sentence_of
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.engine import Engine
@@ -52,7 +52,7 @@ class EngineService:
     ) -> None:
         self.clock = clock
         self.loop = EngineLoop(build, self, clock=clock)
-        self.metrics = EngineMetrics(self.stats, self.held)
+        self.metrics = EngineMetrics(self.stats, self.held, self.memory)
         self.drain = Drain()
         self.policy: PolicyInForce | None = None
         self.model: ServedModel | None = None
@@ -82,6 +82,10 @@ class EngineService:
     def stats(self) -> EngineStats | None:
         """The engine's last published numbers; None while loading."""
         return self.loop.progress.stats
+
+    def memory(self) -> MemoryState | None:
+        """What the memory is for; None while loading, and where nothing computes."""
+        return None if self.model is None else self.model.state.memory
 
     def held(self) -> Held:
         """What the event loop's side holds for clients."""

@@ -8,6 +8,7 @@ from fleetward_api.admin import MemberState
 from fleetward_api.resources import (
     EngineStatus,
     InferenceServiceStatus,
+    MemoryStatus,
     ModelStatus,
     PolicyInForce,
 )
@@ -59,6 +60,7 @@ def build_status(
         ),
         url=config.gateway_url or None,
         model=_model(seen),
+        memory=_memory(seen),
         engine=_engine(seen, config),
         cache_policy=_policy(seen),
         kv_cache=report_kv(
@@ -97,6 +99,14 @@ def _model(seen: ServiceObserved) -> ModelStatus | None:
         chat_template_digest=model.chat_template_digest or None,
         kv_layout=model.kv_layout[:MAX_TEXT] or None,
     )
+
+
+def _memory(seen: ServiceObserved) -> MemoryStatus | None:
+    state = _some_state(seen)
+    if state is None or state.model is None:
+        return seen.status.memory
+    memory = state.model.memory
+    return None if memory is None else MemoryStatus.model_validate(memory.model_dump(by_alias=True))
 
 
 def _engine(seen: ServiceObserved, config: ServiceConfig) -> EngineStatus:
