@@ -105,6 +105,10 @@ bench-scheduling: venv ## Shares of two tenants under weighted fair queueing, an
 bench-admission: venv ## Predicted beside real waits in an overloaded queue
 	@$(PY) engine-image/bench/admission.py
 
+.PHONY: bench-isolation
+bench-isolation: venv ## One engine: timing between tenants, influence, times to live, purges, traces
+	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider tests/fire/isolation
+
 .PHONY: bench-cluster
 bench-cluster: venv ## The cluster figures in full: 200 pairs, purge, idle for 5 min, 20 kills
 	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider --timeout 2400 e2e/tests/test_story.py e2e/tests/test_purge.py e2e/tests/test_operator.py
@@ -118,4 +122,4 @@ chaos: venv ## The product under fire in full, resumable (ONLY=STEP, FRESH=1, JO
 	@$(PY) -m e2e.chaos run $(if $(ONLY),--only $(ONLY)) $(if $(FRESH),--fresh) $(if $(JOBS),--jobs $(JOBS))
 
 .PHONY: bench-all
-bench-all: bench-up bench-throughput bench-cache bench-kv-quant bench-scheduling bench-admission test-engine bench-cluster test ## Measure all of `make figures`
+bench-all: bench-up bench-throughput bench-cache bench-kv-quant bench-scheduling bench-admission bench-isolation test-engine bench-cluster test ## Measure all of `make figures`

@@ -276,6 +276,9 @@ class KvCache:
             blocks=tuple(idle) if scrub else (),
             blocks_in_use=len(owned) - len(idle),
             host_slots=self.host.overwrite(scope, floor) if scrub else 0,
+        if scope.kind == "tenant":
+            for pool in (self.pool, self.host.pool):
+                pool.accounts.close(scope.tenant)
         )
 
     def scrub_idle(self, scope: Scope, floor: int, *, limit: int) -> int:

@@ -88,6 +88,8 @@ class Scheduler:
             self._kv_cache.release(sequence)
         else:
             self.waiting.remove(sequence)
+            # It may have been the last who waited: nobody is then owed anything for its sake.
+            self.waiting.settle(self.running)
 
     def preempt(self, sequence: Sequence, now: float) -> None:
         """Take a running sequence's blocks; it waits again at its own place."""

@@ -64,7 +64,7 @@ class TenantAccounts:
     """The accounts of all tenants that an engine has met, under one set of rules.
 
     A tenant keeps its account, and with it its guaranteed share, when it holds nothing any more:
-    what others may use must not depend on what it has cached.
+    what others may use must not depend on what it has cached. Only a purge of the tenant closes it.
     """
 
     def __init__(self, num_blocks: int, rules: ShareRules) -> None:
@@ -105,6 +105,20 @@ class TenantAccounts:
             self._by_number.append(account)
             self._rebuild()
         return account
+
+    def close(self, tenant: str) -> None:
+        """Forget a purged tenant that holds nothing: others share the pool as if it never came.
+
+        One that holds something (its requests from above the purge's floor) keeps its account.
+        """
+        account = self._accounts.get(tenant)
+        if account is None or account.held:
+            return
+        del self._accounts[tenant]
+        self._by_number.remove(account)
+        for number, each in enumerate(self._by_number):
+            each.number = number
+        self._rebuild()
 
     def set_priority(self, tenant: str, priority: int) -> None:
         """Take note of a tenant's priority; higher ones keep their blocks longer."""
