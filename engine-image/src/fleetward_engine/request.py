@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fleetward_api.owner import Owner
 from fleetward_engine.errors import RequestRefused
@@ -12,6 +13,10 @@ from fleetward_engine.grammar import Grammar
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 MAX_BIAS = 100.0
+
+WhyUncached = Literal["no-user", "no-session", "not-stored", "purged"]
+"""Why a request uses no cache: isolation asks for a user or a session that it does not name, its
+retention class stores nothing, or it was authorised before a purge of a scope that it is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +102,8 @@ class CacheContext:
     scope by which its blocks are purged, with that scope's floor in the identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
     bytes of its blocks are overwritten when it ends. A TTL of None means no limit.
     `retention_class` names the class that these came from, for the books. `public_root` is that of
-    the declared public prefixes, which it reads too; None where it reads none.
+    the declared public prefixes, which it reads too; None where it reads none. `uncached` is why
+    rules leave it without a root.
     """
 
     root: bytes | None
@@ -107,6 +113,7 @@ class CacheContext:
     max_ttl_ms: int | None = None
     retention_class: str = ""
     public_root: bytes | None = None
+    uncached: WhyUncached | None = None
 
     def limited(self, *, idle_ttl_ms: int | None, max_ttl_ms: int | None) -> CacheContext:
         """The same with TTLs no longer than these."""

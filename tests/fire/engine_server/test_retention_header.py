@@ -53,7 +53,7 @@ async def test_every_answer_tells(engine: RunningEngine, path: str, stream: bool
     assert await told(engine, path, body) == OWN
     short = 'store=device, class="short", idle-ttl-ms=1000, max-ttl-ms=3600000'
     assert await told(engine, path, body, retention_class="short") == short
-    none = 'store=none, class="none"'
+    none = 'store=none;why=not-stored, class="none"'
     assert await told(engine, path, body, retention_class="none") == none
 
 
@@ -85,7 +85,7 @@ async def test_what_is_no_time_is_a_400_that_names_it(
 async def test_a_request_from_before_a_purge_keeps_nothing(tmp_path: Path) -> None:
     fenced = push(1, floors={"version": 1, "tenants": {"a": 3}})
     async with running_engine(tmp_path, policy=fenced) as engine:
-        assert await told(engine, "/v1/completions", {}, floor=2) == "store=none"
+        assert await told(engine, "/v1/completions", {}, floor=2) == "store=none;why=purged"
         assert await told(engine, "/v1/completions", {}, floor=3) == "store=device"
 
 

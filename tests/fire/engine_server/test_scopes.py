@@ -17,8 +17,9 @@ from fleetward_api.identity import IdentityFloors
 from fleetward_api.receipt import Receipt, receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_engine.admin.policy import Apply, PolicyInForce, decide_push
-from fleetward_engine.server.cache_context import CACHE_HEADER, cache_context
+from fleetward_engine.server.cache_context import cache_context
 from fleetward_engine.server.identity import Caller
+from fleetward_engine.server.retention_header import RETENTION_HEADER
 from tests.fire.engine_server.test_policy import MODEL as FINGERPRINT
 from tests.fire.engine_server.test_purge_orders import code_of, receipt_of
 from tests.support.engine_server import (
@@ -94,11 +95,11 @@ async def engine_with(engine: RunningEngine, generation: int, **rules: Any) -> N
     assert answer.status_code == 200
 
 
-async def said(engine: RunningEngine, *, stream: bool = False, **claims: Any) -> str | None:
+async def said(engine: RunningEngine, *, stream: bool = False, **claims: Any) -> str:
     body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 1, "stream": stream}
     answer = await engine.http.post(engine.url + TEXT, json=body, headers=engine.identity(**claims))
     assert answer.status_code == 200
-    return answer.headers.get(CACHE_HEADER)
+    return answer.headers[RETENTION_HEADER].partition(",")[0]
 
 
 async def hits(engine: RunningEngine, **claims: Any) -> bool:
@@ -124,16 +125,16 @@ async def test_who_names_no_user_or_session_uses_no_cache_and_is_told(
         await engine_with(engine, 2, isolation="User", retention=retention)
         for _ in range(2):
             assert not await hits(engine)
-        assert await said(engine, stream=stream) == "none; reason=no-user"
-        assert await said(engine, stream=stream, user="u") is None
+        assert await said(engine, stream=stream) == "store=none;why=no-user"
+        assert await said(engine, stream=stream, user="u") == "store=device"
         never = {"user": "u", "retention_class": "never"}
-        assert await said(engine, stream=stream, **never) == "none; reason=not-stored"
+        assert await said(engine, stream=stream, **never) == "store=none;why=not-stored"
         await engine_with(
             engine, 3, isolation="Session", floors=Floors(version=1, users={"a/u": 1})
         )
-        assert await said(engine, stream=stream, user="u") == "none; reason=no-session"
+        assert await said(engine, stream=stream, user="u") == "store=none;why=no-session"
         told = await said(engine, stream=stream, user="u", session="s")
-        assert told == "none; reason=purged"
+        assert told == "store=none;why=purged"
 
 
 async def test_sessions_part_the_cache_and_a_purge_of_their_user_finds_all(tmp_path: Path) -> None:

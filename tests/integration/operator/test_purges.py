@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fleetward_api.bundle import PolicyBundle
 from fleetward_api.evidence import verify_evidence
 from fleetward_api.keys import VerifyKey
+from fleetward_api.scope import Scope, scope_digest, user_digest
 from tests.support.cluster_facts import condition, ended
 from tests.support.fake_member import FakeMember
 from tests.support.operator_world import World, until
@@ -218,6 +220,49 @@ async def test_a_purge_of_some_services_is_widened_or_refused(world: World) -> N
         widened = await ending(world, "widened")
         assert widened["status"]["phase"] == "Completed"
         assert widened["status"]["widenedTo"] == "all services"
+
+
+async def test_a_users_cache_is_purged_alone_where_services_tell_users_apart(world: World) -> None:
+    await world.create(
+        {
+            "apiVersion": "fleetward.io/v1alpha1",
+            "kind": "CachePolicy",
+            "metadata": {"name": "apart", "namespace": world.apps},
+            "spec": {"namespaceDefault": True, "isolation": "User"},
+        }
+    )
+    async with world.operator():
+        members = await two_engines_and_a_gateway(world)
+        keys = await world.get("Secret", "fleetward-operator-keys", world.release)
+        key = base64.b64decode(keys["data"]["digest.key"])
+        user = user_digest(key, "alpha", "Zoë")
+        await purge(world, user="Zoë")
+        found = await ending(world)
+        assert found["status"]["phase"] == "Completed", found["status"]
+        assert "widenedTo" not in found["status"]
+        assert found["status"]["scopeDigest"] == scope_digest(key, Scope("alpha", user=user))
+        for member in members:
+            (order,) = member.orders
+            assert order.scope == Scope("alpha", user=user).to_wire()
+            assert member.bundle is not None
+            assert member.bundle.floors.users == {f"alpha/{user}": 1}
+            assert member.bundle.floors.tenants == {}
+        checked = await report(world, found)
+        assert checked.ok, checked.summary
+        assert "(user)" in checked.summary
+        assert "Zoë".encode() not in await world.evidence(found)
+
+        await world.patch("CachePolicy", "apart", {"spec": {"isolation": "Tenant"}})
+        await purge(world, "refused", user="Zoë", onCoarseIsolation="Refuse")
+        refused = await ending(world, "refused")
+        assert condition(refused, "Failed")["reason"] == "Refused"
+        await purge(world, "widened", user="Zoë")
+        widened = await ending(world, "widened")
+        assert widened["status"]["phase"] == "Completed", widened["status"]
+        apps = world.apps
+        assert widened["status"]["widenedTo"] == f"tenant alpha ({apps}/demo shares within it)"
+        assert members[0].orders[-1].scope == Scope("alpha").to_wire()
+        assert "(tenant, widened to it)" in (await report(world, widened)).summary
 
 
 @pytest.mark.parametrize("call", ["policy", "purge"])

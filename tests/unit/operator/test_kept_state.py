@@ -127,6 +127,20 @@ async def test_lost_floors_begin_again_above_what_this_process_saw() -> None:
     assert after.floors.version > before.floors.version
 
 
+async def test_the_floor_just_raised_is_never_the_one_folded_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fleetward_operator.edges.floors_store.MAX_FINER_FLOORS", 2)
+    api = ObjectApi()
+    kept = floors(api)
+    await kept.start_over(Floors())
+    for number in range(5):
+        scope = Scope("alpha", user=f"u{number}")
+        raised = (await kept.raise_floor(scope)).floors
+        assert raised.finer_count <= 2
+        assert raised.floor_of(scope) > raised.floor_of(ALPHA)
+
+
 async def test_evidence_is_one_chain() -> None:
     api = ObjectApi()
     first, second = await store(api, "one"), await store(api, "two")

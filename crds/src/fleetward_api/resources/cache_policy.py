@@ -155,7 +155,7 @@ class CachePolicySpec(ApiModel):
     isolation: Literal["Tenant", "User", "Session"] = "Tenant"
     """Within which authenticated identity cache is reused: the tenant, one user of it, or one
     session of a user. Who names no user (or no session) then uses no cache, and the answer says so
-    (`Fleetward-Cache`). Live; what was shared by other rules is dropped."""
+    (`Fleetward-Retention`). Live; what was shared by other rules is dropped."""
     permission_scopes: Literal["Include", "Ignore"] = "Ignore"
     """Whether the permission scopes of the caller's API key also bound reuse: only callers with
     the very same ones share. Live; what was shared by other rules is dropped."""

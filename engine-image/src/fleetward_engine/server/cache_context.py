@@ -7,8 +7,6 @@ stores nothing does not read either: what such a request asks must not show in h
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
 from fleetward_api.cache_key import (
     ModelFingerprint,
     RootInputs,
@@ -19,13 +17,9 @@ from fleetward_api.cache_key import (
 from fleetward_api.owner import Owner, owner_of
 from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.retention import effective_retention
-from fleetward_engine.request import CacheContext
+from fleetward_engine.request import CacheContext, WhyUncached
 from fleetward_engine.server.identity import Caller
 
-CACHE_HEADER: Final = "Fleetward-Cache"
-WhyUncached = Literal["no-user", "no-session", "not-stored", "purged"]
-"""Why a request uses no cache: isolation asks for a user or a session that it does not name, its
-retention class stores nothing, or it was authorised before a purge of a scope that it is in."""
 
 
 def cache_context(
@@ -33,7 +27,8 @@ def cache_context(
 ) -> CacheContext:
     """What the caller's request may read and write."""
     retention = effective_retention(policy.bundle.retention, caller.retention_class)
-    closed = why_uncached(caller, policy) is not None
+    why = why_uncached(caller, policy)
+    closed = why is not None
     return CacheContext(
         root=None if closed else cache_root(policy.secret, root_inputs(caller, policy, model)),
         owner=request_owner(caller, policy),
@@ -44,6 +39,7 @@ def cache_context(
         public_root=public_root(policy.secret, model)
         if policy.public_blocks and not closed
         else None,
+        uncached=why,
     )
 
 

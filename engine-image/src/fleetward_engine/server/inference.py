@@ -13,7 +13,7 @@ from fleetward_api.openai import CODE_MODEL_NOT_FOUND
 from fleetward_engine.grammar import Grammar
 from fleetward_engine.request import Request
 from fleetward_engine.server.body import parse, read_body
-from fleetward_engine.server.cache_context import CACHE_HEADER, cache_context, why_uncached
+from fleetward_engine.server.cache_context import cache_context
 from fleetward_engine.server.choices import Choice
 from fleetward_engine.server.conversation import offered_tools
 from fleetward_engine.server.errors import ApiError
@@ -117,14 +117,8 @@ class Inference:
             self._choices(body, prompts, requests, model),
             stream=bool(body.stream),
             service=self.service,
-            headers={RETENTION_HEADER: told, **self._cache_headers(caller)},
+            headers={RETENTION_HEADER: told},
         )
-
-    def _cache_headers(self, caller: Caller) -> dict[str, str]:
-        """What an answer says of a cache that it may not use; nothing where it may."""
-        _, policy = self.service.ready_parts()
-        why = why_uncached(caller, policy)
-        return {} if why is None else {CACHE_HEADER: f"none; reason={why}"}
 
     def check_model(self, name: str) -> None:
         """Raise a 404 `ApiError` for a model that is not served here."""

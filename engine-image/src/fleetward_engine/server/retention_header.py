@@ -52,10 +52,13 @@ def retention_header(cache: CacheContext, *, caching: bool, asked_ms: int | None
 
     Returns:
         For example `store=device, class="short", idle-ttl-ms=600000, max-ttl-ms=3600000`, with
-        `asked-ttl-ms=86400000, bounded` where the client asked for more than it gets.
+        `asked-ttl-ms=86400000, bounded` where the client asked for more than it gets; and
+        `store=none;why=no-user` where rules leave it without a cache.
     """
     kept = caching and cache.root is not None and cache.store
     parts = ["store=device" if kept else "store=none"]
+    if cache.uncached is not None:
+        parts[0] += f";why={cache.uncached}"
     if cache.retention_class:
         parts.append(f'class="{cache.retention_class}"')
     limits = {"idle-ttl-ms": cache.idle_ttl_ms, "max-ttl-ms": cache.max_ttl_ms} if kept else {}
