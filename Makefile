@@ -109,6 +109,10 @@ bench-admission: venv ## Predicted beside real waits in an overloaded queue
 bench-isolation: venv ## One engine: timing between tenants, influence, times to live, purges, traces
 	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider tests/fire/isolation
 
+.PHONY: bench-switches
+bench-switches: venv ## What batchInvariant and verifyKv cost a step
+	@$(PY) engine-image/bench/switches.py
+
 .PHONY: bench-cluster
 bench-cluster: venv ## The cluster figures in full: 200 pairs, purge, idle for 5 min, 20 kills
 	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider --timeout 2400 e2e/tests/test_story.py e2e/tests/test_purge.py e2e/tests/test_operator.py

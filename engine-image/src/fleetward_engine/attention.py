@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +21,13 @@ READ_AT_ONCE = {"cpu": 1 << 26, "cuda": 1 << 30}
 """Bytes of KV, padding included, that decode rows read together in a layer; a row alone may take
 more. It bounds what a step needs, and on a CPU saves padding; on a GPU each more read costs a
 launch of its own."""
+
+
+class Attention(Protocol):
+    """Writes a step's keys and values into the paged KV and attends over it."""
+
+    def __call__(self, layer: int, qkv: Tensor) -> Tensor:
+        """Write, then attend. qkv: [T, (G K + 2 K) D], rotated; returns [T, G K D]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class PagedAttention:
         self._size = kv.shape.block_size
         token_bytes = kv.shape.token_width * dtype.itemsize
         self._read_at_once = READ_AT_ONCE[kv.device.type] // (token_bytes * self._size)
-        self._slots = self._tensor(_slots(step, self._size))
+        self._slots = self._tensor(slots_of(step, self._size))
         self._plans = {window: self._plan(step, window) for window in set(kv.shape.windows)}
 
     def __call__(self, layer: int, qkv: Tensor) -> Tensor:
@@ -120,7 +128,7 @@ class PagedAttention:
         decodes = [(start, table) for start, end, table in rows if end - start == 1]
         widths = [
             step.positions[start] // self._size + 1
-            - _first_seen(step.positions[start], window) // self._size
+            - first_seen(step.positions[start], window) // self._size
             for start, _ in decodes
         ]  # fmt: skip
         groups = decode_groups(widths, most=self._read_at_once)
@@ -133,7 +141,7 @@ class PagedAttention:
         self, span: tuple[int, int], first: int, table: Sequence[int], window: int | None
     ) -> _Prefill:
         seen = first + span[1] - span[0]  # S
-        skipped = _first_seen(first, window) // self._size
+        skipped = first_seen(first, window) // self._size
         blocks = table[skipped : -(-seen // self._size)]
         mask = None
         if first > 0 or (window is not None and seen > window):
@@ -150,7 +158,7 @@ class PagedAttention:
         self, decodes: Sequence[tuple[int, Sequence[int]]], step: StepInput, window: int | None
     ) -> _Decode:
         last = [step.positions[start] for start, _ in decodes]
-        first = [_first_seen(position, window) for position in last]
+        first = [first_seen(position, window) for position in last]
         skipped = [position // self._size for position in first]
         width = max(end // self._size + 1 - gone for end, gone in zip(last, skipped, strict=True))
         tables = [
@@ -195,11 +203,12 @@ def decode_groups(widths: Sequence[int], *, most: int) -> list[list[int]]:
     return groups
 
 
-def _first_seen(position: int, window: int | None) -> int:
+def first_seen(position: int, window: int | None) -> int:
+    """The earliest position that one attends to."""
     return 0 if window is None else max(0, position + 1 - window)
 
 
-def _slots(step: StepInput, size: int) -> list[int]:
+def slots_of(step: StepInput, size: int) -> list[int]:
     """Where each token's KV goes: block * slots of a block + slot."""
     slots: list[int] = []
     for row, table in enumerate(step.block_tables):

@@ -27,6 +27,8 @@ class EngineConfig:
     "auto" keeps keys and values in the model's own numbers. `verify_kv` compares each cached block
     at every use with what it held when it was cached (`canary.py`).
     `host_kv_cache_memory_bytes` is for blocks that leave the device (`host_tier`), 0 for no tier.
+    `batch_invariant` computes each token the same whatever else is in its batch; a simulated
+    runner does so in any case.
 
     Raises:
         ConfigInvalid: a value is out of range or contradicts another; the message names both.
@@ -47,6 +49,7 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
     verify_kv: bool = False
+    batch_invariant: bool = False
     scheduling: SchedulingPolicy = FCFS
     admission: AdmissionLimits = ADMIT_ALL
     owns_container: bool = False

@@ -126,6 +126,11 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
         "--enable-chunked-prefill", action=argparse.BooleanOptionalAction, default=True
     )
     serve.add_argument(
+        "--batch-invariant",
+        action="store_true",
+        help="compute each token the same, to the bit, whatever else is in its batch",
+    )
+    serve.add_argument(
         "--verify-kv",
         action="store_true",
         help="fingerprint cached KV, compare it at each use, and compute anew what has changed",
@@ -197,6 +202,7 @@ def serve_settings(arguments: argparse.Namespace, environment: Mapping[str, str]
         enable_prefix_caching=arguments.enable_prefix_caching,
         enable_chunked_prefill=arguments.enable_chunked_prefill,
         verify_kv=arguments.verify_kv,
+        batch_invariant=arguments.batch_invariant,
         scheduling=SchedulingPolicy(
             arguments.scheduling_policy, arguments.scheduling_aging_after_seconds
         ),

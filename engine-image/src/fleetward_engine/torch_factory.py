@@ -47,6 +47,7 @@ def build_torch_engine(
         num_blocks=num_blocks,
         block_size=config.block_size,
         kv_dtype=choose_kv_dtype(config.kv_cache_dtype, model.dtype),
+        batch_invariant=config.batch_invariant,
     )
     state = ModelState(
         model_digest=resolved.model_digest,

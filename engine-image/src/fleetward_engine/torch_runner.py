@@ -12,11 +12,14 @@ from torch import Tensor
 
 from fleetward_engine.attention import PagedAttention
 from fleetward_engine.int8_kv import Int8Kv
+from fleetward_engine.invariance_check import check_invariance
+from fleetward_engine.invariant_attention import InvariantAttention
 from fleetward_engine.kv_fingerprint import KvFingerprint
 from fleetward_engine.memory.activations import SCORED_AT_ONCE
 from fleetward_engine.model_runner import ScoreRow, StepInput, StepOutput
 from fleetward_engine.models.llama import Llama
 from fleetward_engine.models.rope import rope_layout
+from fleetward_engine.models.rowwise import at_once, in_tiles
 from fleetward_engine.outputs import TokenLogprobs
 from fleetward_engine.paged_kv import KvMemory, KvShape, PagedKv
 from fleetward_engine.sampler import sample, score
@@ -31,11 +34,25 @@ class TorchRunner:
         model: the loaded model; the KV lies on its device.
         num_blocks: usable blocks. block_size: tokens a block.
         kv_dtype: numbers that the KV is kept in: the model's own, or int8.
+        batch_invariant: compute each token the same, whatever else is in its batch.
+
+    Raises:
+        ConfigInvalid: this device can't compute rows that don't depend on their place.
     """
 
     def __init__(
-        self, model: Llama, *, num_blocks: int, block_size: int, kv_dtype: torch.dtype | None = None
+        self,
+        model: Llama,
+        *,
+        num_blocks: int,
+        block_size: int,
+        kv_dtype: torch.dtype | None = None,
+        batch_invariant: bool = False,
     ) -> None:
+        self._attention = InvariantAttention if batch_invariant else PagedAttention
+        self._rowwise = in_tiles if batch_invariant else at_once
+        if batch_invariant:
+            check_invariance(model)
         self._model = model
         self._kv_dtype = kv_dtype or model.dtype
         kind = Int8Kv if self._kv_dtype is torch.int8 else PagedKv
@@ -73,11 +90,12 @@ class TorchRunner:
     def run(self, step: StepInput) -> StepOutput:
         """One forward pass; logits only where a row samples or is scored."""
         device = self._model.device
-        attention = PagedAttention(self._kv, step, dtype=self._model.dtype)
+        attention = self._attention(self._kv, step, dtype=self._model.dtype)
         hidden = self._model.forward(
             torch.tensor(step.token_ids, device=device),
             torch.tensor(step.positions, device=device),
             attention,
+            rowwise=self._rowwise,
         )
         scored = [self._score(hidden, step.row_offsets[row.row], row) for row in step.score_rows]
         if not step.sample_rows:
@@ -85,7 +103,10 @@ class TorchRunner:
         last = [step.row_offsets[row.row + 1] - 1 for row in step.sample_rows]
         if len(last) < hidden.shape[0]:
             hidden = hidden[torch.tensor(last, device=device)]
-        return StepOutput(sample(self._model.logits(hidden), step.sample_rows), scored)
+        return StepOutput(sample(self._logits(hidden), step.sample_rows), scored)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return self._model.logits(hidden, rowwise=self._rowwise)
 
     def _score(self, hidden: Tensor, start: int, row: ScoreRow) -> tuple[TokenLogprobs, ...]:
         """How likely known tokens were; a slice at a time, for each has a whole row of logits."""
@@ -93,7 +114,7 @@ class TorchRunner:
         for done in range(0, len(row.targets), SCORED_AT_ONCE):
             targets = row.targets[done : done + SCORED_AT_ONCE]
             first = start + row.skip + done
-            logits = self._model.logits(hidden[first : first + len(targets)])
+            logits = self._logits(hidden[first : first + len(targets)])
             found += score(logits, targets, top=row.top)
         return tuple(found)
 

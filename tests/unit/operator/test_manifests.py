@@ -154,6 +154,11 @@ def test_fingerprints_become_a_flag_only_where_they_are_asked_for() -> None:
     assert "--verify-kv" in engine_args(service(engine={"verifyKv": True}).spec)
 
 
+def test_batches_that_change_nothing_are_asked_for_by_a_flag_of_their_own() -> None:
+    assert "--batch-invariant" not in engine_args(service(**SERVICES["plain"]).spec)
+    assert "--batch-invariant" in engine_args(service(engine={"batchInvariant": True}).spec)
+
+
 def test_a_hash_is_of_the_content_and_not_of_itself() -> None:
     manifest = children("plain")[0]
     assert stamped_hash(stamp(strip(manifest))) == stamped_hash(manifest)

@@ -105,6 +105,10 @@ class EngineSpec(ApiModel):
     """Whether a long prefill is split over steps so that decoding sequences go on."""
     prefix_caching: bool = True
     """Whether KV blocks are kept for reuse at all, within the bounds of the cache policy."""
+    batch_invariant: bool = False
+    """Whether a request's tokens are the same, to the bit, whatever else the engine computes:
+    alone, in any batch, in chunks of any size, from cache or not. It costs speed (docs/openai.md).
+    By restart."""
     verify_kv: bool = False
     """Whether each cached block is compared at every use with what it held when it was cached. One
     that has changed is never used: it is counted and computed anew. Reading a cached prefix then

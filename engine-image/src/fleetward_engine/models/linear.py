@@ -18,6 +18,7 @@ class Linear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.num_inputs = weight.shape[1]
         self._packed = _can_pack(weight)
         self._weight = (
             torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR_ROWS)  # noqa: SLF001

@@ -9,14 +9,16 @@ Shapes in comments: T tokens of a step, H query heads, K key-value heads, D head
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
-from fleetward_engine.attention import PagedAttention
+from fleetward_engine.attention import Attention
 from fleetward_engine.models.linear import Linear
 from fleetward_engine.models.rope import RopeScaling, rope_frequencies, rotation
+from fleetward_engine.models.rowwise import RowWise, at_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,14 @@ class Llama:
             size += layer.gate_up.nbytes + layer.down.nbytes
         return size
 
-    def forward(self, token_ids: Tensor, positions: Tensor, attention: PagedAttention) -> Tensor:
+    def forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        attention: Attention,
+        *,
+        rowwise: RowWise = at_once,
+    ) -> Tensor:
         """Hidden states after the last block, not yet normalised.
 
         `token_ids` and `positions` are [T], of all rows one after the other; `attention` knows
@@ -108,16 +117,37 @@ class Llama:
         cos, sin = rotation(self._frequencies, positions, self.dtype)  # [T, 1, D]
         x = self._embedding[token_ids]  # [T, E]
         for index, layer in enumerate(self._layers):
-            qkv = layer.qkv(self._norm(x, layer.attention_norm))  # [T, (H + 2K) D]
-            self._rotate(qkv, cos, sin)
-            x = x + layer.output(attention(index, qkv))
-            gate, up = layer.gate_up(self._norm(x, layer.ffn_norm)).chunk(2, dim=-1)  # [T, F]
-            x = x + layer.down(silu(gate).mul_(up))
+            qkv = rowwise(partial(self._project, layer), x, cos, sin)
+            x = rowwise(partial(self._finish, layer), x, attention(index, qkv))
         return x
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, *, rowwise: RowWise = at_once) -> Tensor:
         """Scores of every next token. hidden: [rows, E] of `forward`; returns [rows, vocab]."""
-        return self._lm_head(self._norm(hidden, self._final_norm))
+        return rowwise(lambda x: self._lm_head(self._norm(x, self._final_norm)), hidden)
+
+    @property
+    def products(self) -> dict[str, Linear]:
+        """One of each kind of product: the first block's, and the one that ends in logits."""
+        first = self._layers[0]
+        return {
+            "qkv": first.qkv,
+            "output": first.output,
+            "gate_up": first.gate_up,
+            "down": first.down,
+            "lm_head": self._lm_head,
+        }
+
+    def _project(self, layer: LlamaLayer, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Queries and keys, turned, and values. x: [T, E]; returns [T, (H + 2K) D]."""
+        qkv = layer.qkv(self._norm(x, layer.attention_norm))
+        self._rotate(qkv, cos, sin)
+        return qkv
+
+    def _finish(self, layer: LlamaLayer, x: Tensor, attended: Tensor) -> Tensor:
+        """The rest of a block. x: [T, E], attended: [T, H D]; returns [T, E]."""
+        x = x + layer.output(attended)
+        gate, up = layer.gate_up(self._norm(x, layer.ffn_norm)).chunk(2, dim=-1)  # [T, F]
+        return x + layer.down(silu(gate).mul_(up))
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, (x.shape[-1],), weight, self.config.rms_norm_eps)

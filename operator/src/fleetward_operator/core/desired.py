@@ -75,6 +75,8 @@ def engine_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
         args.append("--no-enable-prefix-caching")
     if not engine.chunked_prefill:
         args.append("--no-enable-chunked-prefill")
+    if engine.batch_invariant:
+        args.append("--batch-invariant")
     if engine.verify_kv:
         args.append("--verify-kv")
     return tuple(args)
