@@ -248,12 +248,17 @@ class KvCache:
             index.limit_ttls(idle_ttl=_seconds(idle_ttl_ms), max_ttl=_seconds(max_ttl_ms))
 
     def fenced(self, context: CacheContext) -> bool:
-        """Whether the request was authorised below its scope's floor."""
+        """Whether the request was authorised below the floor of any scope that it belongs to."""
         return any(floor < self._floors.get(scope, 0) for scope, floor in context.owner.standings)
 
     def fence(self, scope: Scope, floor: int) -> None:
         """Raise the scope's floor: requests from below it look up and insert nothing any more."""
-        self._floors[scope] = max(floor, self._floors.get(scope, 0))
+        floor = self._floors[scope] = max(floor, self._floors.get(scope, 0))
+        if scope.kind == "tenant":
+            # Whoever is below one of the others is below the tenant's too (see `Floors`).
+            for one in [one for one in self._floors if one.tenant == scope.tenant]:
+                if one != scope and self._floors[one] <= floor:
+                    del self._floors[one]
 
     def purge(self, scope: Scope, floor: int, *, scrub: bool) -> Purged:
         """Remove the scope's entries from below the floor, and mark its bytes for overwriting.
@@ -271,14 +276,14 @@ class KvCache:
         if scrub:
             for block in idle:
                 self.pool.scrub(block)
+        if scope.kind == "tenant":
+            for pool in (self.pool, self.host.pool):
+                pool.accounts.close(scope.tenant)
         return Purged(
             keys=(*(entry.key for entry in entries), *host_keys),
             blocks=tuple(idle) if scrub else (),
             blocks_in_use=len(owned) - len(idle),
             host_slots=self.host.overwrite(scope, floor) if scrub else 0,
-        if scope.kind == "tenant":
-            for pool in (self.pool, self.host.pool):
-                pool.accounts.close(scope.tenant)
         )
 
     def scrub_idle(self, scope: Scope, floor: int, *, limit: int) -> int:
