@@ -23,7 +23,9 @@ BLOCKS_PER_REQUEST = 32
 BATCHES, REQUESTS_PER_BATCH = 15, 40
 RULES = ShareRules(max_percent=60, guaranteed_percent=5, protected_percent=20)
 CONTEXTS = tuple(
-    CacheContext(root=hashlib.sha256(name).digest(), owner=Owner.of(name.decode()), idle_ttl_ms=10**7)
+    CacheContext(
+        root=hashlib.sha256(name).digest(), owner=Owner.of(name.decode()), idle_ttl_ms=10**7
+    )
     for name in (b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h")
 )
 

@@ -180,11 +180,7 @@ async def test_what_a_policy_separates_within_a_tenant_is_probed_too(
     fact: str,
     who: str,
 ) -> None:
-<<<<<<< HEAD
-    plain = {"permission_scopes": "Ignore"}
-=======
     plain: dict[str, Any] = {"permission_scopes": "Ignore"}
->>>>>>> 79300c5 (wip)
     assert (await engine.admin("PUT", "/policy", push(2, **plain))).status_code == 200
     assert who not in {look.identity for look in (await probe(engine)).looks}
     finer = push(3, **{**plain, **rules})

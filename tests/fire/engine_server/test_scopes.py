@@ -21,7 +21,6 @@ from fleetward_engine.server.cache_context import cache_context
 from fleetward_engine.server.identity import Caller
 from fleetward_engine.server.retention_header import RETENTION_HEADER
 from tests.fire.engine_server.test_policy import MODEL as FINGERPRINT
-from tests.fire.engine_server.test_purge_orders import code_of, receipt_of
 from tests.support.engine_server import (
     MODEL,
     SERVICE_UID,
@@ -30,6 +29,7 @@ from tests.support.engine_server import (
     push,
     running_engine,
 )
+from tests.support.purge_orders import code_of, receipt_of
 
 PROMPT = "Who shares this, and who forgets it? " * 8
 TEXT = "/v1/completions"
@@ -83,7 +83,8 @@ def test_two_requests_share_exactly_when_all_that_isolation_looks_at_is_equal(
 
 def test_changed_isolation_drops_what_was_shared_by_other_rules() -> None:
     before = PolicyInForce(bundle=bundle(3), secret=b"s" * 32, floors=Floors())
-    for change in ({"isolation": "User"}, {"permission_scopes": "Ignore"}):
+    changes: tuple[dict[str, Any], ...] = ({"isolation": "User"}, {"permission_scopes": "Ignore"})
+    for change in changes:
         verdict = decide_push(before, push(4, **change), known=Floors(), service_uid=SERVICE_UID)
         assert isinstance(verdict, Apply)
         assert verdict.ttls is not None

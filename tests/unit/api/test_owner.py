@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,8 +49,8 @@ def scopes_of(call: dict[str, list[str] | str]) -> set[Scope]:
 
 @given(earlier=PURGES, purged=SCOPES, later=PURGES, call=CALLS)
 def test_what_was_authorised_before_a_purge_is_below_it_and_nothing_of_another_scope(
-    earlier: list[Scope], purged: Scope, later: list[Scope], call
-) -> None:  # type: ignore[no-untyped-def]
+    earlier: list[Scope], purged: Scope, later: list[Scope], call: Any
+) -> None:
     """Whatever the engine knows when the request comes: the token's floors, or later ones."""
     issued = floors_after(earlier)
     cut = issued.raised(purged)
@@ -60,8 +62,8 @@ def test_what_was_authorised_before_a_purge_is_below_it_and_nothing_of_another_s
 
 @given(earlier=PURGES, purged=SCOPES, later=PURGES, call=CALLS)
 def test_what_was_authorised_after_a_purge_is_not_below_it(
-    earlier: list[Scope], purged: Scope, later: list[Scope], call
-) -> None:  # type: ignore[no-untyped-def]
+    earlier: list[Scope], purged: Scope, later: list[Scope], call: Any
+) -> None:
     cut = floors_after(earlier).raised(purged)
     issued = floors_after(later, cut)
     owner = owner_of("a", **call, floors=issued.of_request("a", **call), known=issued)

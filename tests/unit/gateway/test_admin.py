@@ -310,7 +310,9 @@ async def test_a_request_authorised_before_the_fence_never_carries_the_new_floor
     assert seen == [0, 0]
 
 
-async def test_a_finer_scope_is_fenced_and_one_of_another_digest_refused(operator: Operator) -> None:
+async def test_a_finer_scope_is_fenced_and_one_of_another_digest_refused(
+    operator: Operator,
+) -> None:
     user = Scope("a", user="u" * 64)
     finer = PurgeOrder(
         purge_uid="p",

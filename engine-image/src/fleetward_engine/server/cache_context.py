@@ -21,7 +21,6 @@ from fleetward_engine.request import CacheContext, WhyUncached
 from fleetward_engine.server.identity import Caller
 
 
-
 def cache_context(
     caller: Caller, policy: PolicyInForce, *, model: ModelFingerprint
 ) -> CacheContext:
