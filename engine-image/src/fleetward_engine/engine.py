@@ -146,12 +146,14 @@ class Engine:
         self.governance.overwrite_dirty()
         if plan.scheduled:
             step = self._step_input(plan.scheduled)
+            ready = self._clock()
             ran = self._runner.run(step)
+            done = self._clock()
             loading = self._kv_cache.host.counters.load_seconds - loading
-            self.admission.observe_step(plan.scheduled, self._clock() - now - loading)
+            self.admission.observe_step(plan.scheduled, done - now - loading)
             outputs += self._update(plan.scheduled, step, ran)
-            self._counters.steps += 1
-        self.governance.overwrite_dirty()
+            self.governance.overwrite_dirty()
+            self._counters.end_step(now, ready, done, self._clock())
         self._counters.last_progress = self._clock()
         return self.public.without_own(outputs)
 
@@ -187,6 +189,7 @@ class Engine:
             admission_refusals=dict(self.admission.refusals),
             kv_corruptions=self._kv_cache.canary.corruptions,
             steps=self._counters.steps,
+            step_seconds=dict(self._counters.step_seconds),
             last_progress=self._counters.last_progress,
             kv_block_bytes=self.block_bytes,
             kv_blocks_max_share=pool.accounts.max_blocks,

@@ -10,6 +10,8 @@ from fleetward_api.scope import Scope
 
 BlockKey = bytes
 FinishReason = Literal["stop", "length", "abort", "error", "deadline"]
+StepPhase = Literal["schedule", "run", "update"]
+"""Choosing and reserving a step's work, the model's part, and handing out what it brought."""
 AdmissionReason = Literal["predicted_wait", "kv_headroom", "deadline"]
 """Why a request was not taken in: too long a wait, KV promised to others, or it would be late."""
 
@@ -177,6 +179,7 @@ class EngineStats:
     admission_refusals: Mapping[AdmissionReason, int]
     kv_corruptions: int
     steps: int
+    step_seconds: Mapping[StepPhase, float]
     last_progress: float
     kv_block_bytes: int
     kv_blocks_max_share: int

@@ -147,6 +147,14 @@ class _StatsCollector(Collector):
         for reason in get_args(AdmissionReason):
             refusals.add_metric([reason], stats.admission_refusals.get(reason, 0))
         yield refusals
+        seconds = CounterMetricFamily(
+            f"{PREFIX}step_seconds",
+            "Time in steps: choosing their work, the model's part, handing out what they brought.",
+            labels=["phase"],
+        )
+        for phase, spent in stats.step_seconds.items():
+            seconds.add_metric([phase], spent)
+        yield seconds
 
 
 class _MemoryCollector(Collector):
