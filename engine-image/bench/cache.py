@@ -1,4 +1,4 @@
-"""Figures of the KV cache: flood, what governing costs per step, and per block by pool size.
+"""Figures of the KV cache: flood, governing per step and per block, reload from host memory.
 
 python engine-image/bench/cache.py
 """
@@ -17,9 +17,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cache_block_cost import cost_by_size
 from cache_flood import flood_losses
 from cache_overhead import overhead_percent
+from host_reload import reloads
 
 from e2e.figures.record import record
 from e2e.figures.registry.kv_cache import FIGURES
+
+
+def host_reload() -> tuple[float, str]:
+    """The worst ratio of all lengths that the cost test had loaded, and each length's."""
+    found = reloads()
+    chosen = [one.ratio for one in found if one.chosen]
+    if not chosen:
+        raise RuntimeError("the cost test had nothing loaded, so there is nothing to compare")
+    table = ", ".join(
+        f"{one.tokens}: {1000 * one.loaded_s:.0f} of {1000 * one.computed_s:.0f} ms"
+        + ("" if one.chosen else " (computed)")
+        for one in found
+    )
+    return round(max(chosen), 3), f"tokens loaded and computed, demo model, bf16: {table}"
 
 
 def main() -> int:
@@ -33,6 +48,7 @@ def main() -> int:
     table = ", ".join(f"{size}: {cost:.0f} ns" for size, cost in costs.items())
     values["block-cost-ratio"] = (round(costs[last] / costs[first], 2), table)
     values["cache-overhead"] = (round(overhead_percent(), 2), "32 sequences, demo model, bf16")
+    values["host-reload"] = host_reload()
     kept = True
     for figure in FIGURES:
         if figure.name in values:

@@ -65,7 +65,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
         ("engine.parallelism.tensor", 2, "spec.engine.parallelism.tensor other than 1"),
         ("engine.parallelism.pipeline", 2, "spec.engine.parallelism.pipeline other than 1"),
         ("engine.parallelism.expert", 2, "spec.engine.parallelism.expert other than 1"),
-        ("engine.hostKvMemory", "1Gi", ""),
         (
             "resources.accelerator",
             {"count": 2},
@@ -86,12 +85,6 @@ _ENTRIES: dict[type[Resource], list[tuple[str, Any, str]]] = {
         ("rollout.autoRollback", True, "spec.rollout.autoRollback true"),
     ],
     CachePolicy: [
-        (
-            "retention.classes",
-            [{"name": "a", "store": "DeviceAndHost"}],
-            "spec.retention.classes store other than None or Device",
-        ),
-        ("tiers", {"host": {"size": "1Gi"}}, ""),
         ("deletion.onPermissionChange", "Purge", ""),
         ("telemetry.prompts", "Full", "spec.telemetry.prompts other than None"),
         ("telemetry.outputs", "Full", "spec.telemetry.outputs other than None"),
@@ -129,6 +122,26 @@ CONTRADICTIONS: tuple[Refusal, ...] = (
     Refusal(InferenceService, "engine.chunkedPrefill", False, "needs spec.engine.maxModelLen"),
     Refusal(InferenceService, "engine.kvMemory", "2Gi", "must be below spec.resources.memory"),
     Refusal(InferenceService, "engine.kvMemory", "1", "write an amount from 1Mi to 64Ti"),
+    Refusal(InferenceService, "engine.hostKvMemory", "2Gi", "lies in the container's memory"),
+    Refusal(
+        InferenceService,
+        "engine",
+        {"kvMemory": "1Gi", "hostKvMemory": "1Gi"},
+        "must be below spec.resources.memory",
+    ),
+    Refusal(
+        InferenceService,
+        "engine",
+        {"hostKvMemory": "1Mi", "prefixCaching": False},
+        "remove spec.engine.hostKvMemory",
+    ),
+    Refusal(
+        CachePolicy,
+        "retention.classes",
+        [{"name": "a", "store": "DeviceAndHost"}],
+        "give it host memory with spec.tiers.host",
+    ),
+    Refusal(CachePolicy, "tiers.host", {"size": "1Gi"}, "nothing would use spec.tiers.host"),
     Refusal(InferenceService, "slo", {"ttft": {"p95": "0s"}}, "write a duration from 1ms"),
     Refusal(InferenceService, "overload.fallback", {}, "give exactly one"),
     Refusal(

@@ -73,6 +73,7 @@ def inference_service_specs() -> st.SearchStrategy[Json]:
         chunkedPrefill=st.sampled_from([True, True, False]),
         prefixCaching=st.booleans(),
         kvMemory=st.sampled_from(["1Mi", "512Mi", "2Gi", "1.5G", 1048576, 2**31, "64Ti"]),
+        hostKvMemory=st.sampled_from(["1Mi", "256Mi", "1.5G", 2**31, "64Ti"]),
         quantization=st.sampled_from(
             [{"weights": "None"}, {"kvCache": "Auto"}, {"kvCache": "Int8"}]
         ),
@@ -136,7 +137,7 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
     classes = st.fixed_dictionaries(
         {"name": names},
         optional={
-            "store": st.sampled_from(["None", "Device"]),
+            "store": st.sampled_from(["None", "Device", "Device", "DeviceAndHost"]),
             "idleTTL": durations,
             "maxTTL": durations,
         },
@@ -160,6 +161,12 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
         ),
         quota=optional(
             maxSharePercent=st.integers(1, 100), guaranteedSharePercent=st.integers(0, 100)
+        ),
+        tiers=optional(
+            host=st.fixed_dictionaries(
+                {"size": st.sampled_from(["1Mi", "1.5G", 2**31])},
+                optional={"encrypt": st.booleans()},
+            )
         ),
         deletion=optional(
             scrub=st.booleans(),

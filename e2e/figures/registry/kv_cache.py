@@ -37,4 +37,13 @@ FIGURES: tuple[Figure, ...] = (
         unit="x",
         command=_BENCH,
     ),
+    Figure(
+        name="host-reload",
+        promise="prefix of 64 to 2048 tokens loaded from host memory, encrypted, to computing it: "
+        "the worst length of those that the cost test had loaded",
+        comparison="<=",
+        target=1,
+        unit="x",
+        command=_BENCH,
+    ),
 )

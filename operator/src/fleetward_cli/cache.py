@@ -13,7 +13,7 @@ from fleetward_cli.purge import purge
 from fleetward_cli.summary import KubeObject
 
 COLUMNS: Final = (
-    "TENANT", "CLASS", "SERVICE", "BLOCKS", "BYTES", "HITS", "OLDEST", "AS OF",
+    "TENANT", "CLASS", "SERVICE", "BLOCKS", "BYTES", "HOST", "HITS", "OLDEST", "AS OF",
 )  # fmt: skip
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 STEP: Final = 1024
@@ -74,12 +74,16 @@ def rows_of(service: KubeObject) -> Iterable[dict[str, Any]]:
             **where,
             "blocks": one.get("blocks", 0),
             "bytes": one.get("bytes", 0),
+            "hostBlocks": one.get("hostBlocks", 0),
+            "hostBytes": one.get("hostBytes", 0),
             "hits": one.get("hits", 0),
             "oldest": one.get("oldest", ""),
         }
     if report.get("otherBlocks"):
         rest = {"tenant": "(others)", "retentionClass": "", "blocks": report["otherBlocks"]}
-        yield {**rest, **where, "bytes": 0, "hits": 0, "oldest": ""}
+        yield {
+            **rest, **where, "bytes": 0, "hostBlocks": 0, "hostBytes": 0, "hits": 0, "oldest": "",
+        }  # fmt: skip
 
 
 def to_cells(row: dict[str, Any]) -> list[str]:
@@ -90,6 +94,7 @@ def to_cells(row: dict[str, Any]) -> list[str]:
         f"{row['namespace']}/{row['service']}",
         str(row["blocks"]),
         amount(row["bytes"]) if row["bytes"] else "-",
+        f"{row['hostBlocks']} ({amount(row['hostBytes'])})" if row["hostBlocks"] else "-",
         str(row["hits"]),
         row["oldest"] or "-",
         row["observedAt"],

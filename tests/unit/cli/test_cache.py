@@ -23,6 +23,7 @@ def service(name: str, *holdings: dict[str, Any], **report: Any) -> dict[str, An
 
 A = {"tenant": "acme", "blocks": 30, "bytes": 3 << 20, "hits": 7, "oldest": "2026-01-01T11:00:00Z"}
 B = {"tenant": "beta", "retentionClass": "short", "blocks": 5, "bytes": 500, "hits": 0}
+B |= {"hostBlocks": 2, "hostBytes": 200}
 
 
 @pytest.fixture
@@ -36,13 +37,14 @@ def test_a_table_tells_tenants_classes_and_since_when(run: Run, kubeconfig: Path
     ended = run("cache", "ls", "--kubeconfig", str(kubeconfig))
     assert ended.code == 0
     lines = [line.split() for line in ended.out.splitlines()]
-    assert " ".join(lines[1]) == "TENANT CLASS SERVICE BLOCKS BYTES HITS OLDEST AS OF"
+    assert " ".join(lines[1]) == "TENANT CLASS SERVICE BLOCKS BYTES HOST HITS OLDEST AS OF"
     assert [line[0] for line in lines[2:]] == ["(others)", "acme", "acme", "beta"]
     assert lines[3] == [
-        "acme", "-", "apps/chat", "30", "3.0", "MiB", "7",
+        "acme", "-", "apps/chat", "30", "3.0", "MiB", "-", "7",
         "2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z",
     ]  # fmt: skip
     assert lines[5][:2] == ["beta", "short"]
+    assert lines[5][3:9] == ["5", "500", "B", "2", "(200", "B)"]
 
 
 @pytest.mark.usefixtures("services")

@@ -25,14 +25,23 @@ def body(**fields: object) -> CompletionBody:
     return CompletionBody.model_validate({"model": "m", "prompt": "p", **fields})
 
 
-def told(cache: CacheContext, *, asked: int | None = None, caching: bool = True) -> str:
-    return retention_header(cache, caching=caching, asked_ms=asked)
+def told(
+    cache: CacheContext,
+    *,
+    asked: int | None = None,
+    caching: bool = True,
+    on_host: bool = False,
+) -> str:
+    return retention_header(cache, caching=caching, on_host=on_host, asked_ms=asked)
 
 
 def test_the_times_of_the_class_in_force_are_told() -> None:
     assert told(context()) == "store=device, idle-ttl-ms=600000, max-ttl-ms=3600000"
     short = context(retention_class="short", max_ttl_ms=None)
     assert told(short) == 'store=device, class="short", idle-ttl-ms=600000'
+    both = 'store=device-and-host, class="short", idle-ttl-ms=600000'
+    assert told(short, on_host=True) == both
+    assert told(context(root=None), on_host=True) == "store=none"
 
 
 @pytest.mark.parametrize("fields", [{"root": None}, {"store": False}])

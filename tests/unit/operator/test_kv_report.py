@@ -71,6 +71,32 @@ def test_classes_of_one_tenant_are_kept_apart() -> None:
     assert [(one.retention_class, one.blocks) for one in report.holdings] == [("", 3), ("short", 2)]
 
 
+def test_host_memory_is_told_beside_the_device_and_moves_a_report_too() -> None:
+    def tiers(*, device: int, host: int, room: int = 100) -> MemberState:
+        held = [
+            KvHolding(tenant="a", blocks=count, hits=1, oldest_age_ms=0) for count in (device, host)
+        ]
+        return state(a=0).model_copy(
+            update={
+                "kv_holdings": (held[0],),
+                "host_kv_holdings": (held[1],),
+                "host_kv_blocks_total": room,
+                "host_kv_block_bytes": 116,
+            }
+        )
+
+    report = told(tiers(device=5, host=20), tiers(device=0, host=3))
+    [holding] = report.holdings
+    assert (holding.blocks, holding.bytes) == (5, 500)
+    assert (holding.host_blocks, holding.host_bytes, holding.hits) == (23, 23 * 116, 3)
+    assert report.total_host_blocks == 200
+    before = told(tiers(device=5, host=20))
+    assert told(tiers(device=5, host=29), before=before, now=LATER) is before
+    assert told(tiers(device=5, host=30), before=before, now=LATER) is not before
+    assert told(state(a=5)).total_host_blocks is None
+    assert told(state(a=5)).holdings[0].host_blocks is None
+
+
 def test_nothing_cached_is_nothing_told() -> None:
     assert told() is None
     assert told(state(a=0)) is None

@@ -148,6 +148,14 @@ def test_numbers_of_the_kv_cache_become_a_flag_only_where_they_are_not_the_model
     assert args[args.index("--kv-cache-dtype") + 1] == "int8"
 
 
+def test_host_memory_becomes_a_flag_only_where_it_is_given() -> None:
+    # A flag for the default would restart every engine when the operator is upgraded.
+    flag = "--host-kv-cache-memory-bytes"
+    assert flag not in engine_args(service(**SERVICES["plain"]).spec)
+    args = engine_args(service(engine={"hostKvMemory": "1Gi"}).spec)
+    assert args[args.index(flag) + 1] == str(1 << 30)
+
+
 def test_fingerprints_become_a_flag_only_where_they_are_asked_for() -> None:
     # A flag for the default would restart every engine when the operator is upgraded.
     assert "--verify-kv" not in engine_args(service(**SERVICES["plain"]).spec)

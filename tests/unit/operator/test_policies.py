@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetward_api.bundle import PolicyBundle
+from fleetward_api.bundle import HostTier, PolicyBundle
+from fleetward_api.canonical import canonical_bytes
 from fleetward_api.floors import Floors
 from fleetward_api.scope import Scope
 from fleetward_operator.core.gate import claim_of, decide_name_conflict, decide_refusal
@@ -277,3 +278,16 @@ def test_images_are_bounded_by_the_allow_list(
     assert elsewhere is not None
     assert elsewhere.reason == "NamespaceNotAllowed"
     assert decide_refusal(service(namespace="other"), RULES, image=IMAGE) is None
+
+
+def test_a_bundle_says_what_may_go_to_host_memory_and_an_older_engine_reads_it_without() -> None:
+    subject = service(cachePolicyRef={"name": "strict"})
+    classes = [{"name": "warm", "store": "DeviceAndHost"}]
+    spec = {"tiers": {"host": {"size": "1Gi", "encrypt": False}}, "retention": {"classes": classes}}
+    choice = choose_policy(subject, [policy("strict", **spec)])
+    bundle = bundle_content(subject, choice, fleet=FLEET)
+    assert bundle.retention.classes["warm"].store == "DeviceAndHost"
+    assert bundle.tiers.host == HostTier(size_bytes=1 << 30, encrypt=False)
+    plain = bundle_content(subject, choose_policy(subject, [policy("strict")]), fleet=FLEET)
+    assert plain.tiers.host is None
+    assert b"tiers" not in canonical_bytes(plain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from fleetward_api.resources.policy_content import (
     shared_bytes,
 )
 from fleetward_api.resources.policy_shares import EvictionSpec, QuotaSpec
-from fleetward_api.resources.rules import Rule, absent, only
+from fleetward_api.resources.rules import Rule, absent
 from fleetward_api.resources.scalars import (
     BigCount,
     Count,
@@ -45,16 +45,14 @@ class RetentionClassSpec(ApiModel):
     name: LabelName
     """Name of the class."""
     store: Store = "Device"
-    """Where blocks may be kept: None keeps nothing for reuse. None or Device today."""
+    """Where blocks may be kept: None keeps nothing for reuse; DeviceAndHost also keeps what has to
+    leave the device, in the host memory that spec.tiers.host lets the class use. Live."""
     idle_ttl: Duration | None = None
     """Longest time since the last use; the policy's own when absent."""
     max_ttl: Duration | None = None
     """Longest time since the block was made; the policy's own when absent."""
 
     rules = (
-        only(
-            "store", ("None", "Device"), "spec.retention.classes store", "set it to None or Device"
-        ),
         Rule(
             cel="self.store != 'None' || (!has(self.idleTTL) && !has(self.maxTTL))",
             message="a class with store None keeps nothing: remove its idleTTL and maxTTL",
@@ -146,6 +144,15 @@ class DeletionSpec(ApiModel):
     )
 
 
+_STORES_ON_HOST: Final = (
+    "(has(self.retention.classes) && self.retention.classes.exists(c, c.store == 'DeviceAndHost'))"
+)
+
+
+def _stores_on_host(spec: CachePolicySpec) -> bool:
+    return any(entry.store == "DeviceAndHost" for entry in spec.retention.classes)
+
+
 class CachePolicySpec(ApiModel):
     """Who may reuse what, for how long, and how it is destroyed."""
 
@@ -169,7 +176,7 @@ class CachePolicySpec(ApiModel):
     quota: QuotaSpec | None = None
     """Shares of each engine's KV blocks, per tenant."""
     tiers: TiersSpec | None = None
-    """Where blocks go beyond the device. Not available yet."""
+    """Where blocks go that have to leave the device to make room."""
     salt_rotation: LongDuration | None = None
     """How often the secret behind all cache keys is replaced, which puts all older cache out of
     reach at once. One secret keys the cache of all services of a release: the shortest time of all
@@ -194,7 +201,29 @@ class CachePolicySpec(ApiModel):
             holds=lambda self: shared_bytes(self.shared_prefixes) <= MAX_SHARED_BYTES,
             field="shared_prefixes",
         ),
-        absent("tiers", "spec.tiers", "remove it, blocks stay on the device"),
+        Rule(
+            cel=f"!{_STORES_ON_HOST} || (has(self.tiers) && has(self.tiers.host))",
+            message=(
+                "a class in spec.retention.classes has store DeviceAndHost: give it host memory "
+                "with spec.tiers.host, or set it to Device"
+            ),
+            holds=lambda self: (
+                not _stores_on_host(self)
+                or (self.tiers is not None and self.tiers.host is not None)
+            ),
+            field="tiers",
+        ),
+        Rule(
+            cel=f"!has(self.tiers) || !has(self.tiers.host) || {_STORES_ON_HOST}",
+            message=(
+                "no class in spec.retention.classes has store DeviceAndHost, so nothing would use "
+                "spec.tiers.host: give one that store, or remove spec.tiers"
+            ),
+            holds=lambda self: (
+                self.tiers is None or self.tiers.host is None or _stores_on_host(self)
+            ),
+            field="tiers",
+        ),
         Rule(
             cel="!has(self.saltRotation) || duration(self.saltRotation) >= duration('1h')",
             message=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal
 
 from fleetward_api.quantity import quantity_fraction
@@ -31,6 +32,12 @@ class CachePolicyRef(ApiModel):
 
     name: ObjectName
     """Name of the CachePolicy."""
+
+
+def _kv_in_container(spec: InferenceServiceSpec) -> Fraction:
+    """Bytes of the container's memory that KV blocks may take, as far as the spec says."""
+    device = None if spec.resources.accelerator is not None else spec.engine.kv_memory
+    return quantity_fraction(spec.engine.host_kv_memory or 0) + quantity_fraction(device or 0)
 
 
 class InferenceServiceSpec(ApiModel):
@@ -95,6 +102,25 @@ class InferenceServiceSpec(ApiModel):
                 or self.resources.accelerator is not None
                 or quantity_fraction(self.engine.kv_memory)
                 < quantity_fraction(self.resources.memory)
+            ),
+            field="engine",
+        ),
+        Rule(
+            cel=(
+                "!has(self.engine.hostKvMemory)"
+                " || (has(self.engine.kvMemory) && !has(self.resources.accelerator)"
+                " ? quantity(string(self.engine.hostKvMemory))"
+                ".add(quantity(string(self.engine.kvMemory)))"
+                " : quantity(string(self.engine.hostKvMemory)))"
+                ".isLessThan(quantity(string(self.resources.memory)))"
+            ),
+            message=(
+                "spec.engine.hostKvMemory, with spec.engine.kvMemory where there is no accelerator,"
+                " must be below spec.resources.memory: it lies in the container's memory"
+            ),
+            holds=lambda self: (
+                self.engine.host_kv_memory is None
+                or _kv_in_container(self) < quantity_fraction(self.resources.memory)
             ),
             field="engine",
         ),

@@ -47,16 +47,19 @@ def shared_bytes(prefixes: tuple[SharedPrefix, ...]) -> int:
 
 
 class HostTier(ApiModel):
-    """Host memory as a second tier."""
+    """Host memory as a second tier: blocks that leave the device for want of room wait here."""
 
     size: MemoryAmount
-    """Size, in bytes as a quantity."""
+    """Most of each engine's host memory that blocks may take, in bytes as a quantity. A service
+    gives it with spec.engine.hostKvMemory, and the smaller of the two counts. Live: what is above
+    a smaller size is evicted at once."""
     encrypt: bool = True
-    """Whether blocks are encrypted there, with a key per tenant."""
+    """Whether blocks are encrypted there, with keys per tenant that never leave the engine. Live: a
+    change drops what is there."""
 
 
 class TiersSpec(ApiModel):
-    """Where blocks go beyond the device."""
+    """Where blocks go that have to leave the device to make room."""
 
     host: HostTier | None = None
     """Host memory."""

@@ -121,10 +121,20 @@ class EngineSpec(ApiModel):
     """Memory for KV blocks, in bytes as a quantity; what weights, the largest step and the process
     leave of the accelerator's or the container's memory when absent. By restart."""
     host_kv_memory: MemoryAmount | None = None
-    """Host memory for KV blocks that left the device, in bytes as a quantity. Not available yet."""
+    """Host memory for KV blocks that had to leave the device, in bytes as a quantity; none when
+    absent. Used as far as the cache policy's spec.tiers.host and retention classes let it. By
+    restart."""
 
     rules = (
-        absent("host_kv_memory", "spec.engine.hostKvMemory", "remove it, KV stays on the device"),
+        Rule(
+            cel="!has(self.hostKvMemory) || self.prefixCaching",
+            message=(
+                "spec.engine.prefixCaching false keeps no blocks for reuse: "
+                "remove spec.engine.hostKvMemory"
+            ),
+            holds=lambda self: self.host_kv_memory is None or self.prefix_caching,
+            field="host_kv_memory",
+        ),
         Rule(
             cel="self.runner != 'Simulated' || self.quantization.kvCache == 'Auto'",
             message=(

@@ -78,11 +78,16 @@ class KvHolding(ApiModel):
     retention_class: _Text = ""
     """Its retention class; empty for the policy's own times."""
     blocks: BigCount = 0
-    """KV blocks that the tenant's next request could find."""
+    """KV blocks on the device that the tenant's next request could find."""
     bytes: BigCount = 0
     """Their size in bytes."""
+    host_blocks: BigCount | None = None
+    """KV blocks that left the device and wait in host memory, encrypted where the policy says so;
+    absent where there are none."""
+    host_bytes: BigCount | None = None
+    """Their size in bytes."""
     hits: BigCount = 0
-    """How often a block was found, since the replicas started."""
+    """How often a block was found, on the device or in host memory, since the replicas started."""
     oldest: Moment | None = None
     """When the oldest of these blocks was made."""
 
@@ -94,11 +99,13 @@ class KvCacheStatus(ApiModel):
     """When the replicas were asked. Told anew when a tenant comes or goes, or its part of the pool
     moves by ten points, and at most every 30 seconds."""
     total_blocks: BigCount = 0
-    """KV blocks of all replicas together."""
+    """KV blocks of all replicas' devices together."""
+    total_host_blocks: BigCount | None = None
+    """KV blocks that all replicas' host memory may hold; absent without that tier."""
     holdings: Annotated[tuple[KvHolding, ...], Field(max_length=64), Atomic()] = ()
     """The largest holdings."""
     other_blocks: BigCount = 0
-    """KV blocks of holdings beyond these."""
+    """KV blocks of holdings beyond these, in all tiers."""
 
 
 class InferenceServiceStatus(ApiModel):

@@ -20,6 +20,7 @@ from fleetward_engine.admin.policy import PolicyInForce
 from fleetward_engine.admin.policy_desk import PolicyDesk
 from fleetward_engine.admin.purge import PurgeDesk
 from fleetward_engine.engine import Engine
+from fleetward_engine.host_tier.rules import HostRules
 from fleetward_engine.server.app import Probes, metrics_app, public_app
 from fleetward_engine.server.identity import (
     Authenticator,
@@ -64,6 +65,10 @@ def assemble(
     member, admin = None, None
     if settings.governance is None:
         service.policy = local_policy()
+        # One tenant and no policy to ask: what a laptop gave is what is used.
+        size = settings.engine.host_kv_cache_memory_bytes
+        rules = HostRules(size=size, classes=frozenset({""}))
+        service.loop.post(lambda engine: engine.governance.set_host_rules(rules))
     else:
         trust = TrustStore(settings.governance.trust_folder)
         authenticator = GatewayAuthenticator(

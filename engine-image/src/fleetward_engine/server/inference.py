@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from fleetward_api.identity import IDENTITY_HEADER
 from fleetward_api.openai import CODE_MODEL_NOT_FOUND
+from fleetward_engine.admin.tiers import host_rules
 from fleetward_engine.grammar import Grammar
 from fleetward_engine.request import Request
 from fleetward_engine.server.body import parse, read_body
@@ -101,13 +102,15 @@ class Inference:
         self.check_model(body.model)
         check_supported(body)
         asked_ms = asked_ttl_ms(body)
-        model, _ = self.service.ready_parts()
+        model, policy = self.service.ready_parts()
         prompts = await model.encoder.prompts(body)
         grammar = await model.grammars.grammar_of(body, tenant=caller.tenant)
         requests = self._requests(body, prompts, grammar, caller=caller, arrival=arrival)
         told = retention_header(
             requests[0].cache,
             caching=model.config.enable_prefix_caching,
+            on_host=model.config.host_kv_cache_memory_bytes > 0
+            and caller.retention_class in host_rules(policy.bundle).classes,
             asked_ms=asked_ms,
         )
         generation = self.service.submit(requests)

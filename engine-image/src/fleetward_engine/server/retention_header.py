@@ -42,12 +42,15 @@ def asked_ttl_ms(body: GenerationBody) -> int | None:
     return max(asked, default=None)
 
 
-def retention_header(cache: CacheContext, *, caching: bool, asked_ms: int | None) -> str:
+def retention_header(
+    cache: CacheContext, *, caching: bool, on_host: bool, asked_ms: int | None
+) -> str:
     """What the answer says of the request's cache: a dictionary of RFC 9651.
 
     Args:
         cache: what the request may leave, as it was submitted.
         caching: whether the engine keeps anything at all.
+        on_host: whether what is kept may also go to host memory.
         asked_ms: `asked_ttl_ms` of its body.
 
     Returns:
@@ -56,7 +59,8 @@ def retention_header(cache: CacheContext, *, caching: bool, asked_ms: int | None
         `store=none;why=no-user` where rules leave it without a cache.
     """
     kept = caching and cache.root is not None and cache.store
-    parts = ["store=device" if kept else "store=none"]
+    where = "device-and-host" if on_host else "device"
+    parts = [f"store={where if kept else 'none'}"]
     if cache.uncached is not None:
         parts[0] += f";why={cache.uncached}"
     if cache.retention_class:

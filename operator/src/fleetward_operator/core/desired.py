@@ -71,6 +71,8 @@ def engine_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
         args += ["--kv-cache-dtype", engine.quantization.kv_cache.lower()]
     if engine.kv_memory is not None:
         args += ["--kv-cache-memory-bytes", str(parse_quantity(engine.kv_memory))]
+    if engine.host_kv_memory is not None:
+        args += ["--host-kv-cache-memory-bytes", str(parse_quantity(engine.host_kv_memory))]
     if not engine.prefix_caching:
         args.append("--no-enable-prefix-caching")
     if not engine.chunked_prefill:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from fleetward_api.admin import KvHolding as MemberHolding
 from fleetward_api.admin import MemberState
@@ -20,6 +21,15 @@ EVERY_S = 30
 POINTS = 10
 MAX_HOLDINGS = 64
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one replica told of one tier."""
+
+    holding: MemberHolding
+    bytes: int
+    on_host: bool
 
 
 def report_kv(
@@ -56,33 +66,46 @@ _PAUSE = dt.timedelta(seconds=EVERY_S)
 
 
 def _report(states: Sequence[MemberState], now: dt.datetime) -> KvCacheStatus:
-    together: dict[tuple[str, str], list[tuple[MemberHolding, int]]] = defaultdict(list)
+    together: dict[tuple[str, str], list[_Part]] = defaultdict(list)
     for state in states:
-        for one in state.kv_holdings:
-            if one.blocks:
-                together[one.tenant, one.retention_class].append((one, state.kv_block_bytes))
-    holdings = [_sum(key, parts, now) for key, parts in together.items()]
-    holdings.sort(key=lambda one: (-one.blocks, one.tenant, one.retention_class))
+        tiers = (
+            (state.kv_holdings, state.kv_block_bytes, False),
+            (state.host_kv_holdings, state.host_kv_block_bytes, True),
+        )
+        for holdings, size, on_host in tiers:
+            for one in holdings:
+                if one.blocks:
+                    part = _Part(one, bytes=one.blocks * size, on_host=on_host)
+                    together[one.tenant, one.retention_class].append(part)
+    told = [_sum(key, parts, now) for key, parts in together.items()]
+    told.sort(key=lambda one: (-_blocks(one), one.tenant, one.retention_class))
     return KvCacheStatus(
         observed_at=now.strftime(_MOMENT),
         total_blocks=sum(state.kv_blocks_total for state in states),
-        holdings=tuple(holdings[:MAX_HOLDINGS]),
-        other_blocks=sum(one.blocks for one in holdings[MAX_HOLDINGS:]),
+        total_host_blocks=sum(state.host_kv_blocks_total for state in states) or None,
+        holdings=tuple(told[:MAX_HOLDINGS]),
+        other_blocks=sum(map(_blocks, told[MAX_HOLDINGS:])),
     )
 
 
-def _sum(
-    key: tuple[str, str], parts: Sequence[tuple[MemberHolding, int]], now: dt.datetime
-) -> KvHolding:
-    oldest = now - dt.timedelta(milliseconds=max(one.oldest_age_ms for one, _ in parts))
+def _sum(key: tuple[str, str], parts: Sequence[_Part], now: dt.datetime) -> KvHolding:
+    oldest = now - dt.timedelta(milliseconds=max(one.holding.oldest_age_ms for one in parts))
+    device = [one for one in parts if not one.on_host]
+    host = [one for one in parts if one.on_host]
     return KvHolding(
         tenant=key[0],
         retention_class=key[1],
-        blocks=sum(one.blocks for one, _ in parts),
-        bytes=sum(one.blocks * size for one, size in parts),
-        hits=sum(one.hits for one, _ in parts),
+        blocks=sum(one.holding.blocks for one in device),
+        bytes=sum(one.bytes for one in device),
+        host_blocks=sum(one.holding.blocks for one in host) or None,
+        host_bytes=sum(one.bytes for one in host) or None,
+        hits=sum(one.holding.hits for one in parts),
         oldest=oldest.strftime(_MOMENT),
     )
+
+
+def _blocks(holding: KvHolding) -> int:
+    return holding.blocks + (holding.host_blocks or 0)
 
 
 def _has_moved(before: KvCacheStatus, after: KvCacheStatus) -> bool:
@@ -93,13 +116,16 @@ def _has_moved(before: KvCacheStatus, after: KvCacheStatus) -> bool:
     return any(abs(parts[0][name] - parts[1][name]) >= POINTS for name in parts[0] | parts[1])
 
 
-def _percents(report: KvCacheStatus) -> Counter[str]:
-    """Each tenant's part of the pool, in percent."""
-    parts: Counter[str] = Counter()
+def _percents(report: KvCacheStatus) -> Counter[tuple[str, str]]:
+    """Each tenant's part of each tier, in percent."""
+    parts: Counter[tuple[str, str]] = Counter()
     for one in report.holdings:
-        parts[one.tenant] += one.blocks
-    whole = max(1, report.total_blocks)
-    return Counter({tenant: blocks * 100 // whole for tenant, blocks in parts.items()})
+        parts["device", one.tenant] += one.blocks
+        parts["host", one.tenant] += one.host_blocks or 0
+    wholes = {"device": report.total_blocks, "host": report.total_host_blocks or 0}
+    return Counter(
+        {name: blocks * 100 // max(1, wholes[name[0]]) for name, blocks in parts.items()}
+    )
 
 
 def _moment(text: str) -> dt.datetime:

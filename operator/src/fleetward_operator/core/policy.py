@@ -9,6 +9,7 @@ from fleetward_api.bundle import (
     Admission,
     Deletion,
     Eviction,
+    HostTier,
     PolicyBundle,
     Quota,
     Retention,
@@ -16,9 +17,10 @@ from fleetward_api.bundle import (
     Scheduling,
     ServiceRef,
     SharedPrefix,
+    Tiers,
 )
 from fleetward_api.floors import Floors
-from fleetward_api.quantity import parse_duration
+from fleetward_api.quantity import parse_duration, parse_quantity
 from fleetward_api.resources import CachePolicy, CachePolicySpec, InferenceService
 from fleetward_api.resources.service_goals import AdmissionSpec
 from fleetward_operator.core.gate import Refusal
@@ -92,6 +94,7 @@ def bundle_content(
         deletion=Deletion(scrub=spec.deletion.scrub, in_flight=spec.deletion.in_flight),
         eviction=_eviction(spec),
         quota=_quota(spec),
+        tiers=_tiers(spec),
         scheduling=_scheduling(service),
         shared_prefixes=tuple(
             SharedPrefix(name=one.name, text=one.text) for one in spec.shared_prefixes
@@ -172,6 +175,13 @@ def _quota(spec: CachePolicySpec) -> Quota:
         max_share_percent=spec.quota.max_share_percent or 100,
         guaranteed_share_percent=spec.quota.guaranteed_share_percent or 0,
     )
+
+
+def _tiers(spec: CachePolicySpec) -> Tiers:
+    host = spec.tiers.host if spec.tiers is not None else None
+    if host is None:
+        return Tiers()
+    return Tiers(host=HostTier(size_bytes=parse_quantity(host.size), encrypt=host.encrypt))
 
 
 def _scheduling(service: InferenceService) -> Scheduling:
