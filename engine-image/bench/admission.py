@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetward_api.scope import Scope
+from fleetward_api.owner import Owner
 from fleetward_engine.admission.limits import AdmissionLimits
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
@@ -134,7 +134,7 @@ class Run:
                 max_tokens=rng.randint(*self.scenario.max_tokens),
                 stop_token_ids=tuple(STOPS[tenant]),
             ),
-            cache=CacheContext(root=None, scope=Scope(tenant)),
+            cache=CacheContext(root=None, owner=Owner.of(tenant)),
             arrival=arrival,
             priority=len(tenant) % 3,
         )
