@@ -60,7 +60,8 @@ class ScopeCounts:
 
     Of a finer scope only those owners count that have entries now; so what is kept is bounded by
     what is cached, however many users and tags come by. `inserted - departed == resident` always
-    holds; a purge whose counts break it is reported as incomplete. `moved` are those of host memory that the device has again.
+    holds; a purge whose counts break it is reported as incomplete. `moved` are those of host memory
+    that the device has again.
     """
 
     inserted: int
