@@ -222,14 +222,18 @@ def test_bytes_that_a_purge_left_are_counted_and_overwritten_in_slices() -> None
 
 def test_after_a_purge_a_tenants_blocks_are_sealed_with_another_key() -> None:
     bench = make_tiered()
-    serve(bench, "first")
+    serve(bench, "below")
+    serve(bench, "above", floor=1)
     push_out(bench)
-    old = tier_of(bench)._keys._current["acme"]
+    tier = tier_of(bench)
+    old = tier._keys._current["acme"]
+    assert old.uses == 10
     bench.engine.governance.purge(ACME, 1, scrub=True)
-    assert old.uses == 0
-    serve(bench, "later", floor=1)
+    assert old.uses == 5
+    serve(bench, "later", list(range(30, 47)), floor=1)
     push_out(bench)
-    assert tier_of(bench)._keys._current["acme"] is not old
+    assert tier._keys._current["acme"] is not old
+    assert old.uses == 5
 
 
 def test_a_tenant_at_its_share_replaces_its_own() -> None:
