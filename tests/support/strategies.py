@@ -147,14 +147,12 @@ def cache_policy_specs() -> st.SearchStrategy[Json]:
     )
     return optional(
         namespaceDefault=st.booleans(),
-        isolation=st.just("Tenant"),
-        permissionScopes=st.just("Ignore"),
+        isolation=st.sampled_from(["Tenant", "User", "Session"]),
+        permissionScopes=st.sampled_from(["Include", "Ignore"]),
         retention=optional(
             idleTTL=durations, maxTTL=durations, classes=st.lists(classes, max_size=3)
         ),
-        sharedPrefixes=st.lists(
-            st.fixed_dictionaries({"name": names, "text": texts}), max_size=3
-        ),
+        sharedPrefixes=st.lists(st.fixed_dictionaries({"name": names, "text": texts}), max_size=3),
         saltRotation=durations,
         eviction=optional(
             policy=st.sampled_from(["LRU", "Priority"]), protectedSharePercent=st.integers(0, 100)
@@ -185,8 +183,10 @@ def tenant_specs() -> st.SearchStrategy[Json]:
         ["2027-01-31T00:00:00Z", "2027-12-31T00:00:00Z", "2028-02-29T23:59:59Z"]
     )
     secret = st.fixed_dictionaries({"name": names}, optional={"key": names})
+    texts = st.sampled_from(["hr", "Zo\u00eb", " ", "x" * 128])
     key = st.fixed_dictionaries(
-        {"name": names, "secretRef": secret}, optional={"expiresAt": moments}
+        {"name": names, "secretRef": secret},
+        optional={"expiresAt": moments, "permissionScopes": st.lists(texts, max_size=3)},
     )
     return optional(
         apiKeys=st.lists(key, max_size=3),
@@ -198,9 +198,11 @@ def tenant_specs() -> st.SearchStrategy[Json]:
 
 def cache_purge_specs() -> st.SearchStrategy[Json]:
     """Specs of purges, most of them valid."""
+    texts = st.sampled_from(["Zo\u00eb", "a/b", " ", "x" * 128, "\U0001f600" * 128])
     return st.fixed_dictionaries(
         {"tenant": names, "reason": st.text(min_size=1, max_size=8)},
         optional={
+            **dict.fromkeys(("user", "permissionScope", "documentTag"), texts),
             "serviceSelector": selectors(),
             "deadline": durations,
             "onCoarseIsolation": st.sampled_from(["Widen", "Refuse"]),
