@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,6 +49,37 @@ def test_beyond_the_longest_wait_one_is_refused_and_told_when_to_come_again() ->
     bench.engine.add_request(make_request("in time", [2]))
     bench.engine.admission.follow(ADMIT_ALL)
     bench.run(make_request("any", [3]))
+
+
+def test_a_refusal_holds_until_the_next_step_for_those_who_need_no_less() -> None:
+    bench = make_bench(num_blocks=16)
+    learn(bench)
+    bench.engine.admission.follow(AdmissionLimits(kv_headroom_percent=0))
+    bench.engine.add_request(make_request("runs", [1] * 4, max_tokens=37))  # 10 blocks at its end
+    bench.step()
+    looks = []
+    promised = bench.engine.admission._promised
+    bench.engine.admission._promised = (  # type: ignore[method-assign]
+        lambda **facts: looks.append(1) or promised(**facts)  # type: ignore[func-returns-value]
+    )
+
+    def refused(name: str, tokens: int, **terms: Any) -> bool:
+        try:
+            bench.engine.add_request(make_request(name, [2] * tokens, **terms))
+        except AdmissionRefused:
+            return True
+        return False
+
+    assert [refused(f"{number}", 28) for number in range(9)] == [True] * 9
+    assert len(looks) == 1
+    assert refused("other", 28, scope=BETA)
+    assert refused("prior", 28, priority=1)
+    assert len(looks) == 3
+    assert not refused("small", 4)
+    bench.step()
+    assert refused("later", 28)
+    assert len(looks) == 5
+    assert bench.engine.stats().admission_refusals == {"kv_headroom": 12}
 
 
 def test_an_idle_engine_takes_anybody_in() -> None:

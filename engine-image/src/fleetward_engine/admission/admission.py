@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fleetward_engine.admission.answer_lengths import AnswerLengths, Kind
 from fleetward_engine.admission.forecast import Room, Work, load_before, load_until_released
@@ -26,8 +27,26 @@ from fleetward_engine.scheduling.step_budget import ScheduledSequence, Scheduler
 from fleetward_engine.sequence import Sequence
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A refusal since the last step, and the blocks that it was about."""
+
+    refusal: AdmissionRefused
+    blocks: int
+
+    def again(self) -> AdmissionRefused:
+        """The same refusal, for another request."""
+        told = self.refusal
+        return AdmissionRefused(told.message, why=told.why, retry_after_s=told.retry_after_s)
+
+
 class Admission:
-    """Refuses what would wait too long, take the headroom, or be late; learns from each step."""
+    """Refuses what would wait too long, take the headroom, or be late; learns from each step.
+
+    Looking ahead costs time in proportion to the requests here, on the engine's own thread. Until
+    the next step a refusal therefore holds for all later requests of that scope and priority that
+    need no less: a flood of them costs one look a step.
+    """
 
     def __init__(
         self,
@@ -46,10 +65,12 @@ class Admission:
         self._kv_cache = kv_cache
         self._seqs = limits.max_num_seqs
         self._prefill_per_step = limits.prefill_beside_decodes
+        self._remembered: dict[_Line, _Remembered] = {}
 
     def follow(self, limits: AdmissionLimits) -> None:
         """Judge requests that come from now on by other limits."""
         self.limits = limits
+        self._remembered.clear()
 
     def check(self, sequence: Sequence, now: float, *, is_fork: bool) -> None:
         """Return if a new request may come in; what it is expected to take is noted in it.
@@ -62,12 +83,18 @@ class Admission:
         """
         self._expect(sequence, now, is_fork=is_fork)
         try:
-            if not is_fork:
-                self._refuse_late(sequence, now)
-                self._refuse_long_wait(sequence)
+            if is_fork:
+                self._refuse_without_headroom(sequence)
+                return
+            self._refuse_late(sequence, now)
+            self._refuse_again(sequence)
+            self._refuse_long_wait(sequence)
             self._refuse_without_headroom(sequence)
         except AdmissionRefused as refusal:
             self.refusals[refusal.why] += 1
+            if not is_fork:
+                blocks = self._need(sequence) - sequence.shared_blocks
+                self._remembered[_line(sequence)] = _Remembered(refusal, blocks)
             raise
         except DeadlineUnreachable:
             self.refusals["deadline"] += 1
@@ -86,6 +113,7 @@ class Admission:
 
     def observe_step(self, scheduled: Iterable[ScheduledSequence], seconds: float) -> None:
         """Take note of how long a step took; to be called before its tokens are accounted for."""
+        self._remembered.clear()
         prefill_tokens = decode_rows = 0
         for one in scheduled:
             one.sequence.num_steps += 1
@@ -119,6 +147,11 @@ class Admission:
             own = sequence.num_uncomputed - sequence.cached_at_arrival
             tokens = own + self._scheduler.prompt_tokens_before(sequence)
             refuse_late(sequence, self.costs.at_least_s(tokens), now)
+
+    def _refuse_again(self, sequence: Sequence) -> None:
+        known = self._remembered.get(_line(sequence))
+        if known is not None and self._need(sequence) - sequence.shared_blocks >= known.blocks:
+            raise known.again()
 
     def _refuse_long_wait(self, sequence: Sequence) -> None:
         limit = self.limits.max_predicted_wait_s
@@ -229,6 +262,14 @@ class Admission:
     def _output_left(self, one: Sequence, generated: int) -> int:
         limit = one.request.sampling.max_tokens
         return self._lengths.left(_kind(one), generated=generated, limit=limit)
+
+
+_Line = tuple[str, bytes | None, int]
+
+
+def _line(sequence: Sequence) -> _Line:
+    """What requests have in common of which a later one goes after an earlier one."""
+    return sequence.tenant, sequence.request.cache.root, sequence.request.priority
 
 
 def _kind(sequence: Sequence) -> Kind:
