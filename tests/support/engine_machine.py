@@ -60,6 +60,7 @@ class EngineMachine(RuleBasedStateMachine):
             max_num_seqs=3,
             max_num_batched_tokens=5,
             host_kv_cache_memory_bytes=self.HOST_BYTES,
+            verify_kv=True,  # nothing that the engine does itself may change a cached block
         )
         self.evictions = WatchedEvictions(self.bench.engine._kv_cache)
         self.epoch = 1

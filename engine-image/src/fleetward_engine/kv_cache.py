@@ -369,14 +369,21 @@ class KvCache:
             missing = self._missing(sequence)
             sequence.block_table += [self._allocate(sequence) for _ in range(missing)]
             loaded = self.host.load(worth, sequence.block_table[known : known + len(worth)], now)
-        for entry in worth[:loaded]:
-            block = sequence.block_table[sequence.num_committed]
+        blocks = sequence.block_table[known : known + loaded]
+        moved = [entry.moved_to(block) for entry, block in zip(worth, blocks, strict=False)]
+        # Whole as it was stored; but it may have changed before that, while it lay on the device.
+        corrupt = self.canary.first_corrupt(moved)
+        for entry in moved:
+            if entry is corrupt:
+                break
             before = sequence.num_committed - 1
-            parent = self.index.entry_of(sequence.block_table[before]) if before >= 0 else None
-            self.index.insert(entry.moved_to(block, parent=parent))
-            self.pool.overwritten(block)
-            self.pool.retain(block)
-            self.pool.mark_reused(block)
+            entry.parent = (
+                self.index.entry_of(sequence.block_table[before]) if before >= 0 else None
+            )
+            self.index.insert(entry)
+            self.pool.overwritten(entry.block)
+            self.pool.retain(entry.block)
+            self.pool.mark_reused(entry.block)
             sequence.num_committed += 1
 
     def _missing(self, sequence: Sequence) -> int:

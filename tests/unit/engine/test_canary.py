@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.engine_core import ACME, Bench, expected_tokens, make_bench, make_request
+from fleetward_engine.host_tier.rules import HostRules
+from tests.support.engine_core import (
+    ACME,
+    BETA,
+    Bench,
+    expected_tokens,
+    make_bench,
+    make_request,
+)
 
 PROMPT = [3 + number for number in range(18)]
 HIT = 16
@@ -83,3 +91,20 @@ def test_a_full_pool_still_serves_what_it_must_compute_anew(blocks: int) -> None
     bench.run(make_request("again", PROMPT), make_request("other", PROMPT[::-1]))
     assert bench.tokens("again") == expected_tokens(PROMPT, 4)
     assert bench.tokens("other") == expected_tokens(PROMPT[::-1], 4)
+
+
+@pytest.mark.parametrize("changed", [0, 6, 13])
+def test_what_changed_before_it_went_to_host_memory_is_not_used_after_either(changed: int) -> None:
+    bench = make_bench(num_blocks=6, host_kv_cache_memory_bytes=4096, verify_kv=True)
+    rules = HostRules(size=1 << 20, classes=frozenset({""}))
+    bench.engine.governance.set_host_rules(rules)
+    bench.run(make_request("first", PROMPT[:17]))
+    flip(bench, changed)
+    for token in (200, 210):
+        push = make_request(str(token), [token] * 17, scope=BETA, retention_class="device only")
+        bench.run(push)
+    output = bench.run(make_request("again", PROMPT[:17]))[0]
+    assert bench.engine._kv_cache.host.counters.loads == HIT // 4
+    assert output.cached_tokens == changed // 4 * 4
+    assert bench.tokens("again") == expected_tokens(PROMPT[:17], 4)
+    assert bench.engine.stats().kv_corruptions == 1

@@ -254,3 +254,19 @@ def test_what_is_kept_is_whole_blocks_that_fit(
     if plan.left_out == 0:
         keys = {form[: len(form) // block_size * block_size] for form in forms}
         assert all(any(kept[: len(key)] == key for kept in plan.forms) for key in keys if key)
+
+
+def test_a_public_block_that_changed_by_itself_is_computed_anew_by_the_engine_alone() -> None:
+    bench = public_bench(verify_kv=True)
+    entry = next(iter(bench.engine._kv_cache.index._entries.values()))
+    bench.runner._kv[entry.block, 1] ^= 4
+    prompt = [*TEXT, 99, 98]
+    bench.run(asking("a", prompt))
+    assert cached(bench, "a") == 0
+    assert bench.tokens("a") == expected_tokens(prompt, 4)
+    run_out(bench)
+    assert bench.engine.stats().public_blocks.cached == 4
+    bench.run(asking("b", prompt, BETA))
+    assert cached(bench, "b") == 16
+    assert bench.tokens("b") == expected_tokens(prompt, 4)
+    assert bench.engine.stats().kv_corruptions == 1
