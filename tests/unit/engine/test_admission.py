@@ -57,11 +57,14 @@ def test_a_refusal_holds_until_the_next_step_for_those_who_need_no_less() -> Non
     bench.engine.admission.follow(AdmissionLimits(kv_headroom_percent=0))
     bench.engine.add_request(make_request("runs", [1] * 4, max_tokens=37))  # 10 blocks at its end
     bench.step()
-    looks = []
+    looks: list[Any] = []
     promised = bench.engine.admission._promised
-    bench.engine.admission._promised = (  # type: ignore[method-assign]
-        lambda **facts: looks.append(1) or promised(**facts)  # type: ignore[func-returns-value]
-    )
+
+    def looking(**facts: Any) -> Any:
+        looks.append(facts)
+        return promised(**facts)
+
+    bench.engine.admission._promised = looking  # type: ignore[method-assign]
 
     def refused(name: str, tokens: int, **terms: Any) -> bool:
         try:
