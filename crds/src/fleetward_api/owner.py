@@ -66,6 +66,17 @@ class Owner:
         return any(each == scope and known < floor for each, known in self.standings)
 
 
+def count_below(owners: Iterable[Owner | None], scope: Scope, floor: int) -> int:
+    """Return how many of these belong to the scope and were authorised below the floor.
+
+    Every one is looked at; each object among them is judged once.
+    """
+    listed = list(owners)
+    distinct = {id(owner): owner for owner in listed if owner is not None}
+    below = {number for number, owner in distinct.items() if owner.is_below(scope, floor)}
+    return sum(1 for owner in listed if id(owner) in below) if below else 0
+
+
 def owner_of(
     tenant: str,
     *,

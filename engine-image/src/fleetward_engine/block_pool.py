@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from fleetward_api.owner import Owner
+from fleetward_api.owner import Owner, count_below
 from fleetward_api.scope import Scope
 from fleetward_engine.estates import Estates
 from fleetward_engine.share_rules import ShareRules
@@ -224,7 +224,7 @@ class BlockPool:
 
     def count_below(self, scope: Scope, floor: int) -> int:
         """How many blocks `owned_below` should find, by looking at every block's owner."""
-        return sum(1 for owner in self._owners if owner and owner.is_below(scope, floor))
+        return count_below(self._owners, scope, floor)
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the pool's books contradict each other."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from fleetward_api.owner import Owner
+from fleetward_api.owner import Owner, count_below
 from fleetward_api.scope import Scope
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.estates import Estates
@@ -196,7 +196,8 @@ class PrefixIndex:
 
     def recount(self, scope: Scope, floor: int) -> int:
         """Entries of the scope from below the floor, by looking at every entry there is."""
-        return sum(1 for entry in self._entries.values() if entry.owner.is_below(scope, floor))
+        owners = (entry.owner for entry in self._entries.values())
+        return count_below(owners, scope, floor)
 
     def counts(self, scope: Scope) -> ScopeCounts:
         """The scope's books: a tenant's since start, a finer scope's of owners with entries now."""

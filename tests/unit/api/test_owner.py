@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fleetward_api.errors import ScopeInvalid
 from fleetward_api.floors import Floors
-from fleetward_api.owner import Owner, owner_of
+from fleetward_api.owner import Owner, count_below, owner_of
 from fleetward_api.scope import Scope
 
 USERS, PLACES, TAGS = ["u", "v"], ["p", "q"], ["s", "t", "w"]
@@ -68,6 +68,13 @@ def test_what_was_authorised_after_a_purge_is_not_below_it(
     issued = floors_after(later, cut)
     owner = owner_of("a", **call, floors=issued.of_request("a", **call), known=issued)
     assert not owner.is_below(purged, cut.floor_of(purged))
+
+
+@given(st.lists(st.none() | st.builds(Owner.of, st.sampled_from("ab"), st.integers(0, 3))))
+def test_each_owner_is_counted_as_often_as_it_stands_there(owners: list[Owner | None]) -> None:
+    owners = [*owners, *owners[:2]]
+    one_by_one = [owner for owner in owners if owner and owner.is_below(Scope("a"), 2)]
+    assert count_below(owners, Scope("a"), 2) == len(one_by_one)
 
 
 def test_an_owner_is_of_one_tenant_and_names_it_first() -> None:
