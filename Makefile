@@ -107,6 +107,7 @@ bench-admission: venv ## Predicted beside real waits in an overloaded queue
 
 .PHONY: bench-isolation
 bench-isolation: venv ## One engine: timing between tenants, influence, times to live, purges, traces
+	@$(PY) -m e2e.isolation
 	@FLEETWARD_FULL=1 $(PY) -m pytest -q -p no:cacheprovider tests/fire/isolation
 
 .PHONY: bench-switches

@@ -226,6 +226,7 @@ async def running_engine(
     policy: BundlePush | None = UNLIMITED,
     build: Build | None = None,
     clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
     loaded: bool = True,
     service_uid: str = SERVICE_UID,
     **config: Any,
@@ -236,7 +237,7 @@ async def running_engine(
     (folder / "token").write_text("service-account-token\n")
     made = engine_config(folder, **config)
     settings = serve_settings(folder, made, governed=governed, service_uid=service_uid)
-    world = World(clock=clock, wall=time.time, new_id=lambda: uuid.uuid4().hex)
+    world = World(clock=clock, wall=wall, new_id=lambda: uuid.uuid4().hex)
     assembly = assemble(settings, build or (lambda: build_engine(made, clock)), world)
     listeners = Listeners()
     servers = [assembly.public, assembly.metrics]

@@ -11,6 +11,23 @@ def _figure(name: str, promise: str, comparison: Comparison, target: float, unit
 
 FIGURES: tuple[Figure, ...] = (
     _figure(
+        "timing-cross-auc",
+        "a classifier on times to a first token: another tenant had cached the prefix, or nobody",
+        "<=",
+        0.55,
+        "AUC",
+    ),
+    _figure("timing-own-auc", "the same of one's own prefix, cached or not", ">=", 0.95, "AUC"),
+    _figure(
+        "kv-outlives-ttl",
+        "KV past its idle or max TTL: its bytes are gone, in an idle engine too, within",
+        "<=",
+        1,
+        "s",
+    ),
+    _figure("kv-answers-late", "prompts asked again past their TTL: found", "==", 0, "prompts"),
+    _figure("purge-p99", "10,000 blocks purged beside decodes, receipt included: p99", "<", 1, "s"),
+    _figure(
         "content-influence",
         "10,000 paired prompts: answers that another tenant's prompts changed, or its cache served",
         "==",

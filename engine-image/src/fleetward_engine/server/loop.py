@@ -24,7 +24,8 @@ from fleetward_engine.server.health import BEAT_S, Heartbeat
 logger = logging.getLogger(__name__)
 
 IDLE_TICK_S = 0.25
-EXPIRE_EVERY_S = 1.0
+EXPIRE_EVERY_S = 0.5
+"""In an idle engine, and up to a tick later: KV is gone well within a second of its time."""
 PUBLISH_EVERY_S = 0.05
 IDLE_REPORT_EVERY_S = 5.0
 RESERVE_BYTES = 8 << 20
