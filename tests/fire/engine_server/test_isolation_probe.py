@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from fleetward_api.isolation_probe import (
     ProbeReport,
     judge_probe,
 )
+from fleetward_api.scope import Scope
 from fleetward_engine.admin import isolation
 from fleetward_engine.admin.probe_identities import probe_identities
 from fleetward_engine.kv_cache import KvCache, Purged
 from fleetward_engine.probe_tenants import PROBE_TENANTS
 from fleetward_engine.server import cache_context
+from fleetward_engine.server.errors import ApiError
+from tests.support.engine_core import make_request
 from tests.support.engine_server import BLOCK, RunningEngine, push, running_engine
 from tests.support.eventually import eventually
 
@@ -78,6 +82,22 @@ async def test_a_probe_is_in_nobodys_numbers(engine: RunningEngine) -> None:
     assert told(after) == told(before)
     assert engine.stats.shares == shares
     assert "~probe" not in after
+
+
+async def test_a_probe_that_is_refused_or_broken_off_is_in_no_metric(
+    engine: RunningEngine,
+) -> None:
+    service = engine.assembly.service
+    scrape = f"http://127.0.0.1:{engine.metrics_port}/metrics"
+    before = (await engine.http.get(scrape)).text
+    dropped = make_request("dropped", [1] * 40, scope=Scope(PROBE_TENANTS[0]))
+    service.submit([dropped], measured=False)
+    service.abort("dropped")
+    beyond = replace(dropped, request_id="beyond", prompt_token_ids=(1,) * 100_000)
+    refused = service.submit([beyond], measured=False)
+    with pytest.raises(ApiError):
+        await refused.next_outputs()
+    assert told((await engine.http.get(scrape)).text) == told(before)
 
 
 def told(text: str) -> dict[str, str]:
