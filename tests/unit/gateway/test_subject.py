@@ -135,6 +135,8 @@ async def test_a_user_is_named_by_header_then_identifier_then_user(
         ({"user": "u"}, {}, "u"),
         ({"user": "u", "safety_identifier": "s"}, {}, "s"),
         ({"user": "u", "safety_identifier": None}, {}, "u"),
+        ({"user": "u", "safety_identifier": ""}, {}, "u"),
+        ({"user": ""}, {}, ""),
         ({"user": "u", "safety_identifier": "s"}, {"Fleetward-User": "h"}, "h"),
     )
     for body, headers, name in cases:

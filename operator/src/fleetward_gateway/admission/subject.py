@@ -100,15 +100,15 @@ def read_tags(values: list[bytes]) -> tuple[str, ...]:
 
 
 def check_user(value: object, *, param: str) -> str:
-    """The user that a body names in `param`; `""` for null.
+    """The user that a body names in `param`; `""` for null, and for the empty string.
 
     Raises:
         Problem: 400, it is no text of a usable length.
     """
     if value is None:
         return ""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_CHARS:
-        message = f"'{param}' must be a string of 1 to {MAX_NAME_CHARS} characters."
+    if not isinstance(value, str) or len(value) > MAX_NAME_CHARS:
+        message = f"'{param}' must be a string of at most {MAX_NAME_CHARS} characters."
         raise Problem(400, CODE_INVALID_VALUE, message, param=param)
     return value
 
