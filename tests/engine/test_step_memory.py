@@ -101,15 +101,19 @@ def peak_bytes(run: Callable[[], object]) -> int:
     return peak
 
 
-@pytest.mark.parametrize("kv_dtype", [None, torch.int8])
+@pytest.mark.parametrize(
+    ("kv_dtype", "invariant"), [(None, False), (torch.int8, False), (None, True)]
+)
 @pytest.mark.parametrize("widths", WIDTHS)
 def test_the_largest_step_takes_what_is_set_aside_for_it(
-    widths: str, kv_dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
+    widths: str, kv_dtype: torch.dtype | None, invariant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(attention.READ_AT_ONCE, "cpu", 1 << 22)
     torch.manual_seed(0)
     model = make_model(torch.float32, **WIDTHS[widths])
-    runner = TorchRunner(model, num_blocks=600, block_size=BLOCK, kv_dtype=kv_dtype)
+    runner = TorchRunner(
+        model, num_blocks=600, block_size=BLOCK, kv_dtype=kv_dtype, batch_invariant=invariant
+    )
     config = model.config
     aside = activation_bytes(
         StepSizes(
@@ -132,7 +136,9 @@ def test_the_largest_step_takes_what_is_set_aside_for_it(
         whole = make_step(*step)
         runner.run(whole)
         peaks[name] = peak_bytes(lambda step=whole: runner.run(step))  # type: ignore[misc]
-    assert max(peaks.values()) <= aside <= 4 * max(peaks.values()), (aside, peaks)
+    assert max(peaks.values()) <= aside, (aside, peaks)
+    # Batch invariance reads less together.
+    assert invariant or aside <= 4 * max(peaks.values()), (aside, peaks)
 
 
 @pytest.mark.parametrize("most", [1, 40, 150, 10_000])
