@@ -1,4 +1,4 @@
-"""Figures of the KV cache: flood, governing per step and per block, reload from host memory.
+"""Figures of the KV cache: flood, governing per step and per block, host memory, isolation.
 
 python engine-image/bench/cache.py
 """
@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cache_block_cost import cost_by_size
 from cache_flood import flood_losses
+from cache_isolation import isolation_costs
 from cache_overhead import overhead_percent
 from host_reload import reloads
 
@@ -49,6 +50,9 @@ def main() -> int:
     values["block-cost-ratio"] = (round(costs[last] / costs[first], 2), table)
     values["cache-overhead"] = (round(overhead_percent(), 2), "32 sequences, demo model, bf16")
     values["host-reload"] = host_reload()
+    declared, private = isolation_costs()
+    detail = f"medians of pairs, one thread; {private:.0f} % where the prompt is not declared"
+    values["isolation-cost"] = (round(declared, 2), detail)
     kept = True
     for figure in FIGURES:
         if figure.name in values:

@@ -30,6 +30,14 @@ FIGURES: tuple[Figure, ...] = (
         command=_BENCH,
     ),
     Figure(
+        name="isolation-cost",
+        promise="a declared system prompt: work for many tenants above that for one with the same",
+        comparison="<=",
+        target=2,
+        unit="%",
+        command=_BENCH,
+    ),
+    Figure(
         name="block-cost-ratio",
         promise="cost of a block in a pool of a million blocks to that in one of a thousand",
         comparison="<=",

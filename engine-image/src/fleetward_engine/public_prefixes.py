@@ -28,8 +28,8 @@ class PublicPlan:
     """What an engine keeps of the declared texts.
 
     Attributes:
-        forms: token ids in whole blocks, none the beginning of another.
-        blocks: what they take of the pool, with one for the engine to work in; 0 without forms.
+        forms: token ids in whole blocks, none the beginning of one before it.
+        blocks: what they take of the pool at most, with one for the engine to work in; 0 without.
         left_out: blocks that were declared and find no room.
     """
 
@@ -70,11 +70,12 @@ def plan_public(
     left_out = 0
     for form in forms:
         whole = min(len(form), max_tokens) // block_size
+        left_out += len(form) // block_size - whole
         if any(form[: whole * block_size] == other[: whole * block_size] for other in kept):
             continue
         count = max(0, min(whole, room))
         room -= count
-        left_out += len(form) // block_size - count
+        left_out += whole - count
         if count:
             kept.append(form[: count * block_size])
     blocks = sum(len(form) for form in kept) // block_size

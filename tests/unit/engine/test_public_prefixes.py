@@ -126,6 +126,18 @@ def test_a_request_that_runs_while_its_prefix_is_withdrawn_ends_as_ever_and_leav
     assert not bench.runner._kv.any()
 
 
+def test_a_request_that_waits_while_its_prefix_is_withdrawn_makes_nothing_public() -> None:
+    bench = public_bench(max_num_seqs=1)
+    bench.engine.add_request(asking("runs", [9] * 8))
+    bench.engine.add_request(asking("waits", [*TEXT, 99]))
+    bench.step()
+    declare(bench, PublicPlan())
+    run_out(bench)
+    assert (cached(bench, "waits"), bench.tokens("waits")) == (0, expected_tokens([*TEXT, 99], 4))
+    bench.run(asking("other", [*TEXT, 99], BETA))
+    assert cached(bench, "other") == 0
+
+
 def test_another_epoch_computes_it_anew_and_drops_the_old() -> None:
     bench = public_bench()
     bench.run(asking("a", [*TEXT, 50, 51, 52, 53, 99]))
