@@ -89,6 +89,18 @@ class MemoryState(AnswerModel):
     runtime_bytes: Count
     margin_bytes: Count
 
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """What the memory is for, by name, in the order of every table."""
+        return (
+            ("weights", self.weights_bytes),
+            ("activations", self.activations_bytes),
+            ("kv", self.kv_bytes),
+            ("host_kv", self.host_kv_bytes),
+            ("runtime", self.runtime_bytes),
+            ("margin", self.margin_bytes),
+        )
+
 
 class ModelState(AnswerModel):
     """What an engine resolved its model to; no memory where it computes nothing."""

@@ -12,7 +12,7 @@ from fleetward_engine.errors import ConfigInvalid
 from fleetward_engine.memory import available
 from fleetward_engine.memory.activations import StepSizes, activation_bytes
 from fleetward_engine.memory.available import HostMemory, host_memory, limit_of
-from fleetward_engine.memory.budget import Needs, check_host_kv, count_blocks, parts, table
+from fleetward_engine.memory.budget import Needs, check_host_kv, count_blocks, table
 from fleetward_engine.server.metrics import EngineMetrics
 
 MIB = 1 << 20
@@ -57,12 +57,12 @@ def test_whatever_is_asked_for_the_parts_fit_or_it_is_refused(
         blocks = count_blocks(needs, wanted=wanted, block_bytes=block, most=1 << 20)
     except ConfigInvalid:
         smallest = needs.with_kv(2 * block)
-        fits = sum(size for _, size in parts(smallest)) <= total
+        fits = sum(size for _, size in smallest.parts) <= total
         assert not fits or (wanted is not None and not block <= wanted < 2 * block)
         return
     budget = needs.with_kv((blocks + 1) * block)
     assert blocks >= 1
-    assert sum(size for _, size in parts(budget)) <= budget.available_bytes
+    assert sum(size for _, size in budget.parts) <= budget.available_bytes
 
 
 def test_the_table_tells_every_part_and_adds_up() -> None:

@@ -29,7 +29,10 @@ def seen_with(memory: MemoryState | None) -> ServiceObserved:
 def test_the_budget_of_the_oldest_engine_is_told() -> None:
     memory = status_of(seen_with(BUDGET)).memory
     assert memory is not None
-    assert (memory.available_bytes, memory.kv_bytes, memory.host_kv_bytes) == (1000, 500, 0)
+    assert memory.available_bytes == 1000
+    assert [(part.name, part.bytes) for part in memory.parts] == [
+        *(("weights", 300), ("activations", 100), ("kv", 500), ("runtime", 50), ("margin", 50)),
+    ]
 
 
 def test_a_simulation_has_none() -> None:

@@ -118,8 +118,8 @@ class EngineSpec(ApiModel):
     parallelism: ParallelismSpec = ParallelismSpec()
     """How one replica spreads over accelerators."""
     kv_memory: MemoryAmount | None = None
-    """Memory for KV blocks, in bytes as a quantity; what weights, the largest step and the process
-    leave of the accelerator's or the container's memory when absent. By restart."""
+    """Memory for KV blocks, in bytes as a quantity; when absent, what the model, the largest step
+    and the process leave. By restart."""
     host_kv_memory: MemoryAmount | None = None
     """Host memory for KV blocks that had to leave the device, in bytes as a quantity; none when
     absent. Used as far as the cache policy's spec.tiers.host and retention classes let it. By

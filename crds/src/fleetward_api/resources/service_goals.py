@@ -41,13 +41,11 @@ class AdmissionSpec(ApiModel):
     """When an engine turns a request away at once, with the time after which to try again."""
 
     max_predicted_wait: Duration | None = None
-    """Longest predicted wait in an engine's queue that is still accepted; beyond it the answer is
-    429. Predicted from the prompt tokens and expected answers that go first and the rates lately
-    measured, never from what another tenant has cached. Applies live."""
+    """Longest predicted wait in an engine's queue; beyond it the answer is 429. Applies live."""
     kv_headroom_percent: Annotated[int, Field(ge=0, le=99), WHOLE] | None = None
-    """Part of an engine's KV pool, in percent, that requests taken in must not come to need: one
-    whose prompt and expected answer would, beside what the others were promised, is answered 503.
-    With 0 all may be promised; absent, requests wait for room instead. Applies live."""
+    """Part of an engine's KV pool, in percent, that requests taken in must not come to need; one
+    that would is answered 503. 0: all may be promised; absent: requests wait for room. Applies
+    live."""
 
     rules = (
         Rule(
@@ -75,7 +73,7 @@ class SchedulingSpec(ApiModel):
     """Wait that counts as much as one level of priority, so that nobody waits for ever; policy
     Priority needs it. Applies live."""
     admission: AdmissionSpec | None = None
-    """When a request is turned away at once; when absent, only what can never be served is."""
+    """When a request is turned away at once."""
 
     rules = (
         Rule(

@@ -27,23 +27,22 @@ class ModelStatus(ApiModel):
     """Number type, block size and layout of the KV cache, as it enters the cache key."""
 
 
-class MemoryStatus(ApiModel):
-    """What a replica's memory is for, in bytes: the accelerator's or, without one, the pod's."""
+class MemoryPart(ApiModel):
+    """A use of memory."""
 
-    available_bytes: BigCount = 0
+    name: _Text
+    """Which, see docs/models.md."""
+    bytes: BigCount
+    """Its size."""
+
+
+class MemoryStatus(ApiModel):
+    """What a replica's memory is for: the accelerator's or, without one, the pod's."""
+
+    available_bytes: BigCount
     """What there is."""
-    weights_bytes: BigCount = 0
-    """The model."""
-    activations_bytes: BigCount = 0
-    """The largest step, at most."""
-    kv_bytes: BigCount = 0
-    """KV blocks: `kvMemory`, or what is left."""
-    host_kv_bytes: BigCount = 0
-    """KV blocks in host memory, where that is the same memory."""
-    runtime_bytes: BigCount = 0
-    """The process itself, and requests on their way."""
-    margin_bytes: BigCount = 0
-    """Left alone."""
+    parts: Annotated[tuple[MemoryPart, ...], Field(max_length=16), Atomic()] = ()
+    """Its uses; the rest is left alone."""
 
 
 class EngineStatus(ApiModel):
@@ -128,7 +127,7 @@ class InferenceServiceStatus(ApiModel):
     model: ModelStatus | None = None
     """What the engines loaded."""
     memory: MemoryStatus | None = None
-    """What the memory of a replica is for; absent while none computes."""
+    """What a replica's memory is for."""
     engine: EngineStatus | None = None
     """The engine that runs."""
     cache_policy: PolicyInForce | None = None

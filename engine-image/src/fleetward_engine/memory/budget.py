@@ -71,7 +71,7 @@ def count_blocks(needs: Needs, *, wanted: int | None, block_bytes: int, most: in
     blocks = min(most, fit if wanted is None else wanted // block_bytes)
     if blocks > fit or fit < 1:
         need = needs.with_kv((max(blocks, 1) + 1) * block_bytes)
-        over = sum(size for _, size in parts(need)) - needs.available
+        over = sum(size for _, size in need.parts) - needs.available
         raise ConfigInvalid(
             f"the engine needs {mebibytes(over)} more memory than there is: {one_line(need)}. "
             "Give it more, or lower kvMemory, maxNumBatchedTokens, maxModelLen or maxNumSeqs"
@@ -93,23 +93,11 @@ def check_host_kv(host_kv: int, *, limit: int, runtime: int) -> None:
         )
 
 
-def parts(budget: MemoryState) -> tuple[tuple[str, int], ...]:
-    """What the memory is for, in the order of the table."""
-    return (
-        ("weights", budget.weights_bytes),
-        ("activations", budget.activations_bytes),
-        ("kv", budget.kv_bytes),
-        ("host_kv", budget.host_kv_bytes),
-        ("runtime", budget.runtime_bytes),
-        ("margin", budget.margin_bytes),
-    )
-
-
 def table(budget: MemoryState) -> str:
     """The budget for the log, a part a line."""
-    free = budget.available_bytes - sum(size for _, size in parts(budget))
+    free = budget.available_bytes - sum(size for _, size in budget.parts)
     lines = [
-        *((name, size) for name, size in parts(budget) if size),
+        *((name, size) for name, size in budget.parts if size),
         ("not used", free),
         ("available", budget.available_bytes),
     ]
@@ -118,7 +106,7 @@ def table(budget: MemoryState) -> str:
 
 def one_line(budget: MemoryState) -> str:
     """The budget as a sum."""
-    told = " + ".join(f"{name} {mebibytes(size)}" for name, size in parts(budget) if size)
+    told = " + ".join(f"{name} {mebibytes(size)}" for name, size in budget.parts if size)
     return f"{told} of {mebibytes(budget.available_bytes)} available"
 
 

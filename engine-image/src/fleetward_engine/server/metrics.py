@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fleetward_api.admin import MemoryState
-from fleetward_engine.memory.budget import parts
 from fleetward_engine.outputs import AdmissionReason, EngineStats, RequestOutput
 from fleetward_engine.server.host_metrics import HostTierCollector
 from fleetward_engine.server.kv_metrics import KvCollector
@@ -176,7 +175,7 @@ class _MemoryCollector(Collector):
         budget = GaugeMetricFamily(
             f"{PREFIX}memory_budget_bytes", "What the memory is for, by part.", labels=["part"]
         )
-        for part, size in parts(memory):
+        for part, size in memory.parts:
             budget.add_metric([part], size)
         yield budget
 

@@ -8,6 +8,7 @@ from fleetward_api.admin import MemberState
 from fleetward_api.resources import (
     EngineStatus,
     InferenceServiceStatus,
+    MemoryPart,
     MemoryStatus,
     ModelStatus,
     PolicyInForce,
@@ -106,7 +107,10 @@ def _memory(seen: ServiceObserved) -> MemoryStatus | None:
     if state is None or state.model is None:
         return seen.status.memory
     memory = state.model.memory
-    return None if memory is None else MemoryStatus.model_validate(memory.model_dump(by_alias=True))
+    if memory is None:
+        return None
+    parts = (MemoryPart(name=name, bytes=size) for name, size in memory.parts if size)
+    return MemoryStatus(available_bytes=memory.available_bytes, parts=tuple(parts))
 
 
 def _engine(seen: ServiceObserved, config: ServiceConfig) -> EngineStatus:
