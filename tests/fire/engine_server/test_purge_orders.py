@@ -18,6 +18,7 @@ from fleetward_api.scope import Scope
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.engine import Engine
 from fleetward_engine.governance import Governance
+from fleetward_engine.outputs import Overwritten
 from fleetward_engine.prefix_index import PrefixIndex
 from tests.support.engine_core import make_request
 from tests.support.engine_server import RunningEngine, push, running_engine
@@ -150,7 +151,7 @@ async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
     overwrite = core.governance.overwrite
     late = iter(range(arrivals))
 
-    def with_late_arrivals(*arguments: Any, **limits: Any) -> tuple[int, int]:
+    def with_late_arrivals(*arguments: Any, **limits: Any) -> Overwritten:
         # Its token was minted before the fence, and it took until now to come through.
         for number in late:
             request = make_request(
@@ -187,6 +188,10 @@ async def test_what_a_broken_fence_let_in_is_removed_before_the_receipt(
         assert (await running).status_code == 200
 
 
+def nothing_overwritten(*_arguments: Any, **_limits: Any) -> Overwritten:
+    return Overwritten()
+
+
 def half_removed(index: PrefixIndex, scope: Scope, floor: int) -> list[Entry]:
     del floor
     doomed = [entry for entry in index._entries.values() if entry.owner.scope == scope]
@@ -199,7 +204,10 @@ def half_removed(index: PrefixIndex, scope: Scope, floor: int) -> list[Entry]:
 @pytest.mark.parametrize(
     ("target", "instead"),
     [
-        ("fleetward_engine.governance.Governance.overwrite", lambda *_arguments, **_limits: (0, 0)),
+        (
+            "fleetward_engine.governance.Governance.overwrite",
+            lambda *_arguments, **_: Overwritten(),
+        ),
         ("fleetward_engine.prefix_index.PrefixIndex.remove_below", half_removed),
     ],
 )
@@ -274,7 +282,7 @@ async def test_overwriting_lets_other_tenants_decode_in_between(
         core = await engine_of(engine)
         overwrite = core.governance.overwrite
 
-        def watched(*arguments: Any, **limits: Any) -> tuple[int, int]:
+        def watched(*arguments: Any, **limits: Any) -> Overwritten:
             steps_at_slices.append(core.stats().steps)
             return overwrite(*arguments, **limits)
 
