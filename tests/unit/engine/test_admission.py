@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fleetward_api.scope import Scope
 from fleetward_engine.admission.limits import ADMIT_ALL, AdmissionLimits
 from fleetward_engine.errors import AdmissionRefused, DeadlineUnreachable
+from fleetward_engine.probe_tenants import PROBE_TENANTS
 from fleetward_engine.request import SamplingParams
 from fleetward_engine.scheduling.policy import SchedulingPolicy
 from fleetward_engine.scheduling.weighted_fair import WeightedFair
@@ -73,7 +74,8 @@ def test_a_refusal_holds_until_the_next_step_for_those_who_need_no_less() -> Non
             return True
         return False
 
-    assert [refused(f"{number}", 28) for number in range(9)] == [True] * 9
+    assert [refused(f"{number}", 28 + number) for number in range(8)] == [True] * 8
+    assert refused("again", 28)
     assert len(looks) == 1
     assert refused("other", 28, scope=BETA)
     assert refused("prior", 28, priority=1)
@@ -169,6 +171,15 @@ def test_refusals_for_deadlines_are_counted_too() -> None:
     with pytest.raises(DeadlineUnreachable):
         bench.engine.add_request(make_request("a", [1], deadline=bench.clock.now))
     assert bench.engine.stats().admission_refusals == {"deadline": 1}
+
+
+def test_probes_that_are_refused_are_in_nobodys_books() -> None:
+    bench = make_bench()
+    for tenant in PROBE_TENANTS:
+        with pytest.raises(DeadlineUnreachable):
+            request = make_request("p", [1], scope=Scope(tenant), deadline=bench.clock.now)
+            bench.engine.add_request(request)
+    assert bench.engine.stats().admission_refusals == {}
 
 
 @settings(max_examples=15)

@@ -21,6 +21,7 @@ from fleetward_engine.errors import AdmissionRefused, DeadlineUnreachable
 from fleetward_engine.kv_cache import KvCache
 from fleetward_engine.live_requests import LiveRequests
 from fleetward_engine.outputs import AdmissionReason, FinishReason
+from fleetward_engine.public_tenant import is_listed
 from fleetward_engine.scheduler import Scheduler
 from fleetward_engine.scheduling.deadlines import refuse_late
 from fleetward_engine.scheduling.step_budget import ScheduledSequence, SchedulerLimits
@@ -91,13 +92,12 @@ class Admission:
             self._refuse_long_wait(sequence)
             self._refuse_without_headroom(sequence)
         except AdmissionRefused as refusal:
-            self.refusals[refusal.why] += 1
+            self._count(sequence, refusal.why)
             if not is_fork:
-                blocks = self._need(sequence) - sequence.shared_blocks
-                self._remembered[_line(sequence)] = _Remembered(refusal, blocks)
+                self._remember(sequence, refusal)
             raise
         except DeadlineUnreachable:
-            self.refusals["deadline"] += 1
+            self._count(sequence, "deadline")
             raise
 
     def predicted_wait_s(self, sequence: Sequence) -> float:
@@ -147,6 +147,16 @@ class Admission:
             own = sequence.num_uncomputed - sequence.cached_at_arrival
             tokens = own + self._scheduler.prompt_tokens_before(sequence)
             refuse_late(sequence, self.costs.at_least_s(tokens), now)
+
+    def _count(self, sequence: Sequence, why: AdmissionReason) -> None:
+        if is_listed(sequence.tenant):
+            self.refusals[why] += 1
+
+    def _remember(self, sequence: Sequence, refusal: AdmissionRefused) -> None:
+        blocks = self._need(sequence) - sequence.shared_blocks
+        known = self._remembered.get(_line(sequence))
+        if known is None or blocks < known.blocks:
+            self._remembered[_line(sequence)] = _Remembered(refusal, blocks)
 
     def _refuse_again(self, sequence: Sequence) -> None:
         known = self._remembered.get(_line(sequence))
