@@ -176,8 +176,8 @@ def test_refusals_for_deadlines_are_counted_too() -> None:
 def test_probes_that_are_refused_are_in_nobodys_books() -> None:
     bench = make_bench()
     for tenant in PROBE_TENANTS:
+        request = make_request("p", [1], scope=Scope(tenant), deadline=bench.clock.now)
         with pytest.raises(DeadlineUnreachable):
-            request = make_request("p", [1], scope=Scope(tenant), deadline=bench.clock.now)
             bench.engine.add_request(request)
     assert bench.engine.stats().admission_refusals == {}
 
