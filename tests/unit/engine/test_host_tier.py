@@ -278,6 +278,17 @@ def test_a_smaller_tier_evicts_at_once_and_a_larger_one_takes_more() -> None:
     bench.engine.check_integrity()
 
 
+def test_a_smaller_tier_lowers_each_tenants_share_at_once() -> None:
+    bench = make_tiered()
+    bench.engine.governance.set_share_rules(ShareRules(max_percent=60))
+    for number in range(6):
+        serve(bench, f"{number}", [number] * 9)
+    assert tier_of(bench).stats().shares["acme"].cached > 6
+    bench.engine.governance.set_host_rules(HostRules(size=10 * SLOT, classes=frozenset({""})))
+    assert tier_of(bench).stats().shares["acme"].cached == 6
+    bench.engine.check_integrity()
+
+
 @pytest.mark.parametrize(
     "rules",
     [

@@ -109,15 +109,12 @@ class HostTier:
         self.pool.resize(min(self._num_slots, rules.size // self.slot_bytes))
         while (eviction := self.pool.next_excess()) is not None:
             self._evict_slot(eviction.block, eviction.reason)
-        self._overwrite_dirty()
+        self._trim()
 
     def set_share_rules(self, rules: ShareRules) -> None:
         """Give each tenant the same parts of this tier as of the device's pool."""
         self.pool.accounts.set_rules(rules)
-        for account in self.pool.accounts:
-            while (eviction := self.pool.next_surplus(account.tenant)) is not None:
-                self._evict_slot(eviction.block, eviction.reason)
-        self._overwrite_dirty()
+        self._trim()
 
     def store(self, entry: Entry, *, reused: bool) -> None:
         """Keep a copy of a device block that is about to leave, if the rules let it in.
@@ -287,6 +284,13 @@ class HostTier:
         finally:
             self._arena.clear_staging()
         return True
+
+    def _trim(self) -> None:
+        """Evict what tenants hold above their shares, which a smaller tier lowers too."""
+        for account in self.pool.accounts:
+            while (eviction := self.pool.next_surplus(account.tenant)) is not None:
+                self._evict_slot(eviction.block, eviction.reason)
+        self._overwrite_dirty()
 
     def _evict_slot(self, slot: int, why: Departure) -> None:
         entry = self.index.entry_of(slot)
