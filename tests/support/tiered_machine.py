@@ -85,4 +85,3 @@ class TieredMachine(EngineMachine):
                 mark = MARKS[[scope.tenant for scope in SCOPES].index(owner.tenant)]
                 tokens = [int(token) - 1 for token in rows[slot, :4].view("<u2")]
                 assert all(token < 200 or token in {mark, mark + 1} for token in tokens)
-
