@@ -20,13 +20,15 @@ class Owner:
     Attributes:
         standings: scope and floor. A purge of a scope below a floor is about what has the scope
             here with a lower one.
+        tenant: name of the tenant.
 
     Raises:
         ScopeInvalid: the first scope is no whole tenant, or another one is not inside it.
     """
 
     standings: tuple[tuple[Scope, int], ...]
-    # Owners are keys of every block's books, and compared far more often than made.
+    tenant: str = field(init=False, repr=False, compare=False)
+    # Owners are keys of every block's books: asked far more often than made.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -36,6 +38,7 @@ class Owner:
             raise ScopeInvalid("an owner's first scope is its whole tenant")
         if any(each.tenant != first.tenant for each in scopes) or len(set(scopes)) < len(scopes):
             raise ScopeInvalid("an owner's scopes are of one tenant, each once")
+        object.__setattr__(self, "tenant", first.tenant)
         object.__setattr__(self, "_hash", hash(self.standings))
 
     def __hash__(self) -> int:
@@ -50,11 +53,6 @@ class Owner:
     def scope(self) -> Scope:
         """The whole tenant."""
         return self.standings[0][0]
-
-    @property
-    def tenant(self) -> str:
-        """Name of the tenant."""
-        return self.scope.tenant
 
     @property
     def scopes(self) -> Iterator[Scope]:

@@ -8,10 +8,10 @@ compares tokens and never crosses roots.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from fleetward_api.owner import Owner, count_below
 from fleetward_api.scope import Scope
@@ -24,6 +24,8 @@ from fleetward_engine.public_tenant import PUBLIC_TENANT
 Departure = Literal["pool", "quota", "corrupt", "expired", "removed", "moved"]
 """Why an entry left: evicted because the pool or its tenant's share was full, or because its bytes
 had changed; or not evicted. `moved` went back to the device from host memory."""
+
+_DEPARTURES: Final = get_args(Departure)
 
 
 @dataclass(slots=True)
@@ -39,16 +41,14 @@ class _Book:
     """Entries counted in, and counted out by why they left."""
 
     inserted: int = 0
-    departed: dict[Departure, int] = field(
-        default_factory=lambda: dict.fromkeys(get_args(Departure), 0)
-    )
+    departed: dict[Departure, int] = field(default_factory=lambda: dict.fromkeys(_DEPARTURES, 0))
 
 
 @dataclass(slots=True)
 class _Ledger:
     """A tenant's entries, and its book since the engine started."""
 
-    shelves: dict[str, _Shelf] = field(default_factory=dict)
+    shelves: defaultdict[str, _Shelf] = field(default_factory=lambda: defaultdict(_Shelf))
     book: _Book = field(default_factory=_Book)
 
     def entries(self) -> list[Entry]:
@@ -68,9 +68,9 @@ class PrefixIndex:
     def __init__(self) -> None:
         self._entries: dict[bytes, Entry] = {}
         self._by_block: dict[int, Entry] = {}
-        self._ledgers: dict[str, _Ledger] = {}
+        self._ledgers: defaultdict[str, _Ledger] = defaultdict(_Ledger)
         self._estates: Estates[Entry] = Estates()
-        self._books: dict[Owner, _Book] = {}
+        self._books: defaultdict[Owner, _Book] = defaultdict(_Book)
         self._expiry: ExpiryQueue[Entry] = ExpiryQueue()
 
     def __len__(self) -> int:
@@ -117,12 +117,11 @@ class PrefixIndex:
         self._by_block[entry.block] = entry
         entry.link()
         entry.ticket = self._expiry.add(entry)
-        ledger = self._ledgers.setdefault(entry.owner.tenant, _Ledger())
-        shelf = ledger.shelves.setdefault(entry.retention_class, _Shelf())
-        shelf.entries[entry.key] = entry
+        ledger = self._ledgers[entry.owner.tenant]
+        ledger.shelves[entry.retention_class].entries[entry.key] = entry
         ledger.book.inserted += 1
         self._estates.add(entry.owner, entry)
-        self._books.setdefault(entry.owner, _Book()).inserted += 1
+        self._books[entry.owner].inserted += 1
 
     def entry_of(self, block: int) -> Entry | None:
         """The entry that points at the block, if any."""
