@@ -99,8 +99,9 @@ class CacheContext:
 
     `root` is the cache root made from the request's authenticated identity
     (`fleetward_api.cache_key.cache_root`); None reads and writes no cache. `owner` names every
-    scope by which its blocks are purged, with that scope's floor in the identity. `store` False may read its scope's prefixes and leaves nothing in the index; the
-    bytes of its blocks are overwritten when it ends. A TTL of None means no limit.
+    scope by which its blocks are purged, with that scope's floor in the identity. `store` False may
+    read its scope's prefixes and leaves nothing in the index; the bytes of its blocks are
+    overwritten when it ends. A TTL of None means no limit.
     `retention_class` names the class that these came from, for the books. `public_root` is that of
     the declared public prefixes, which it reads too; None where it reads none. `uncached` is why
     rules leave it without a root.
