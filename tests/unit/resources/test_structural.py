@@ -13,7 +13,7 @@ from fleetward_api.crd.printing import print_definitions
 from fleetward_api.crd.structural import UnprintableSchema, structural_schema
 
 IDS = [each.plural for each in DEFINITIONS]
-BYTES_ALLOWED = 64 * 1024
+BYTES_ALLOWED = 96 * 1024
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
