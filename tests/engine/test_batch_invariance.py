@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fleetward_engine import torch_runner
+from fleetward_engine.attention import PagedAttention
 from fleetward_engine.config import EngineConfig
 from fleetward_engine.engine import Engine
 from fleetward_engine.errors import ConfigInvalid
@@ -189,4 +189,4 @@ def test_a_device_that_cannot_keep_it_is_refused(
 
 def test_without_the_mode_nothing_is_checked_or_cut(models: dict[torch.dtype, Llama]) -> None:
     runner = TorchRunner(models[torch.float32], num_blocks=4, block_size=8)
-    assert runner._attention is torch_runner.PagedAttention
+    assert runner._attention is PagedAttention
