@@ -26,6 +26,13 @@ FIGURES: tuple[Figure, ...] = (
         "s",
     ),
     _figure("kv-answers-late", "prompts asked again past their TTL: found", "==", 0, "prompts"),
+    _figure(
+        "purge-memory-residue",
+        "after a purge: pieces of the tenant's KV and token ids in the whole process's memory",
+        "==",
+        0,
+        "pieces",
+    ),
     _figure("purge-p99", "10,000 blocks purged beside decodes, receipt included: p99", "<", 1, "s"),
     _figure(
         "content-influence",

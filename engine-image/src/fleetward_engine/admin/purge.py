@@ -14,6 +14,7 @@ from fleetward_api.admin import PurgeOrder
 from fleetward_api.canonical import canonical_bytes
 from fleetward_api.chain_log import ChainHead
 from fleetward_api.errors import AdminError, ScopeInvalid
+from fleetward_api.memory_guard import rinse_small_chunks
 from fleetward_api.receipt import RECEIPT_DOMAIN
 from fleetward_api.scope import Scope
 from fleetward_api.signed import sign
@@ -191,6 +192,8 @@ class PurgeDesk:
                 if clock() < until:
                     return None
                 late = engine.governance.fence(scope, floor, "Abort").aborted
+            if order.scrub:
+                rinse_small_chunks()  # of this thread, which computed the scope's KV
             found = look_again(engine, scope, floor, keys=removal.keys, scrub=order.scrub)
             return found, late
 

@@ -9,7 +9,7 @@ import uuid
 import uvloop
 
 from fleetward_api.logs import log_uncaught_faults, tell_stray_fault
-from fleetward_api.memory_guard import refuse_dumps
+from fleetward_api.memory_guard import overwrite_freed_memory, refuse_dumps
 from fleetward_engine.factory import build_engine
 from fleetward_engine.server.assembly import World, assemble
 from fleetward_engine.server.process import make_last_resort, run
@@ -20,6 +20,7 @@ def serve(settings: ServeSettings) -> int:
     """Assemble and run the serving process on uvloop."""
     log_uncaught_faults()
     refuse_dumps()
+    overwrite_freed_memory()
     world = World(clock=time.monotonic, wall=time.time, new_id=lambda: uuid.uuid4().hex)
 
     async def life() -> int:
