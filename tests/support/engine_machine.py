@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -108,14 +109,34 @@ class EngineMachine(RuleBasedStateMachine):
             weight=who + 1,
             deadline=self.bench.clock.now + patience,
         )
+        self._add(request, prompt, count)
+
+    @rule(
+        who=st.integers(0, 2),
+        length=st.integers(1, 9),
+        count=st.integers(1, 4),
+        choices=st.integers(2, 4),
+        no_store=SELDOM,
+    )
+    def fork(self, who: int, length: int, count: int, choices: int, no_store: bool) -> None:
+        """Several choices of one prompt: all but the first wait until it is computed."""
+        name = str(len(self.prompts))
+        self.submit(who, length, 0, count, False, no_store, (None, None), "", 0, math.inf)
+        first = self.requests.get(name)
+        for choice in range(1, choices if first is not None else 0):
+            assert first is not None
+            copy = replace(first, request_id=str(len(self.prompts)), choice=choice, fork_of=name)
+            self._add(copy, *self.prompts[name])
+
+    def _add(self, request: Request, prompt: list[int], count: int) -> None:
         try:
             self.bench.engine.add_request(request)
         except RequestRefused:
-            assert length + count - 1 > self.bench.engine._kv_cache.max_request_tokens
+            assert len(prompt) + count - 1 > self.bench.engine._kv_cache.max_request_tokens
             return
-        self.prompts[name] = (prompt, count)
-        self.requests[name] = request
-        self.live.add(name)
+        self.prompts[request.request_id] = (prompt, count)
+        self.requests[request.request_id] = request
+        self.live.add(request.request_id)
 
     @rule(who=st.integers(0, 2), prompts=st.integers(1, 3), length=st.integers(3, 9))
     def flood(self, who: int, prompts: int, length: int) -> None:

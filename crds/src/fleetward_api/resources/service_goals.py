@@ -41,7 +41,7 @@ class AdmissionSpec(ApiModel):
     """When an engine turns a request away at once, with the time after which to try again."""
 
     max_predicted_wait: Duration | None = None
-    """Longest predicted wait in an engine's queue; beyond it the answer is 429. Applies live."""
+    """Longest predicted wait in an engine's queue; beyond it the answer is 503. Applies live."""
     kv_headroom_percent: Annotated[int, Field(ge=0, le=99), WHOLE] | None = None
     """Part of an engine's KV pool, in percent, that requests taken in must not come to need; one
     that would is answered 503. 0: all may be promised; absent: requests wait for room. Applies

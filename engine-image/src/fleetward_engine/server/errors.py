@@ -87,19 +87,21 @@ def unavailable(message: str, *, code: str, retry_after_s: int = 1) -> ApiError:
 
 
 def not_taken_in(fault: AdmissionRefused | DeadlineUnreachable) -> ApiError:
-    """A request that would wait too long (429), be late or have no room (503), and when to retry.
+    """A request that would wait too long, be late or have no room: 503, and when to retry.
+
+    Not 429, which is the tenant's own limit: here nobody could be served in time.
 
     The time is what the engine expects, brought into 1 to 60 s: clients give up on longer ones.
     """
     seconds = fault.wait_s if isinstance(fault, DeadlineUnreachable) else fault.retry_after_s
     retry_after = {"retry-after": str(min(MAX_RETRY_AFTER_S, max(1, math.ceil(seconds))))}
     if isinstance(fault, DeadlineUnreachable):
-        status, code = 503, CODE_DEADLINE_UNREACHABLE
+        code = CODE_DEADLINE_UNREACHABLE
     elif fault.why == "predicted_wait":
-        status, code = 429, CODE_PREDICTED_WAIT
+        code = CODE_PREDICTED_WAIT
     else:
-        status, code = 503, CODE_KV_HEADROOM
-    return ApiError(status, fault.message, code=code, headers=retry_after)
+        code = CODE_KV_HEADROOM
+    return ApiError(503, fault.message, code=code, headers=retry_after)
 
 
 def late(message: str) -> ApiError:
