@@ -283,8 +283,9 @@ def test_images_are_bounded_by_the_allow_list(
 def test_a_bundle_says_what_may_go_to_host_memory_and_an_older_engine_reads_it_without() -> None:
     subject = service(cachePolicyRef={"name": "strict"})
     classes = [{"name": "warm", "store": "DeviceAndHost"}]
-    spec = {"tiers": {"host": {"size": "1Gi", "encrypt": False}}, "retention": {"classes": classes}}
-    choice = choose_policy(subject, [policy("strict", **spec)])
+    host = {"size": "1Gi", "encrypt": False}
+    strict = policy("strict", tiers={"host": host}, retention={"classes": classes})
+    choice = choose_policy(subject, [strict])
     bundle = bundle_content(subject, choice, fleet=FLEET)
     assert bundle.retention.classes["warm"].store == "DeviceAndHost"
     assert bundle.tiers.host == HostTier(size_bytes=1 << 30, encrypt=False)
