@@ -16,7 +16,7 @@ from e2e.figures.record import record
 from e2e.figures.registry.isolation import FIGURES
 from e2e.isolation.lifetimes import lifetimes
 from e2e.isolation.purges import BLOCKS, purges
-from e2e.isolation.timing import auc, summary, times_to_first_token
+from e2e.isolation.timing import TIERS, auc, summary, times_to_first_token
 
 TRIALS = 2000
 PURGES = 30
@@ -24,15 +24,17 @@ Values = dict[str, tuple[float, str]]
 
 
 def _timing() -> Values:
-    times = asyncio.run(times_to_first_token(trials=TRIALS, seed=seed()))
-    if times.cross_hits:
-        print(f"error: B was served from A's cache {times.cross_hits} times")
-    detail = f"{TRIALS} samples of each kind; medians: {summary(times)}"
-    cross = auc(times.cross_new, times.cross_cached) if not times.cross_hits else 1.0
-    return {
-        "timing-cross-auc": (round(cross, 3), detail),
-        "timing-own-auc": (round(auc(times.own_new, times.own_found), 3), "the same run"),
-    }
+    values: Values = {}
+    for tier in TIERS:
+        times = asyncio.run(times_to_first_token(tier, trials=TRIALS, seed=seed()))
+        if times.cross_hits:
+            print(f"error: B was served from A's cache {times.cross_hits} times")
+        detail = f"{TRIALS} samples of each kind; medians: {summary(times)}"
+        cross = auc(times.cross_new, times.cross_cached) if not times.cross_hits else 1.0
+        values[f"timing-cross-auc-{tier}"] = (round(cross, 3), detail)
+        own = auc(times.own_new, times.own_found)
+        values[f"timing-own-auc-{tier}"] = (round(own, 3), "the same run")
+    return values
 
 
 def _lifetimes() -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -57,10 +57,16 @@ def state_of(engine: Engine) -> ModelState:
 
 @asynccontextmanager
 async def tiny_server(
-    folder: Path, *, num_blocks: int, path: Path | None = None, **options: Any
+    folder: Path,
+    *,
+    num_blocks: int,
+    path: Path | None = None,
+    config: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[RunningEngine, Engine]]:
     """Real servers, the engine's own thread, real steps; `options` are `running_engine`'s."""
-    engine = build_tiny_engine(path or write_tiny_model(folder), folder, num_blocks=num_blocks)
+    model = path or write_tiny_model(folder)
+    engine = build_tiny_engine(model, folder, num_blocks=num_blocks, **(config or {}))
     build = lambda: (engine, state_of(engine))  # noqa: E731 - a name would say no more
     async with running_engine(folder, build=build, **options) as running:
         yield running, engine

@@ -10,14 +10,26 @@ def _figure(name: str, promise: str, comparison: Comparison, target: float, unit
 
 
 FIGURES: tuple[Figure, ...] = (
-    _figure(
-        "timing-cross-auc",
-        "a classifier on times to a first token: another tenant had cached the prefix, or nobody",
-        "<=",
-        0.55,
-        "AUC",
+    *(
+        figure
+        for tier in ("device", "host")
+        for figure in (
+            _figure(
+                f"timing-cross-auc-{tier}",
+                f"a classifier on times to a first token, {tier}: another's prefix, or nobody's",
+                "<=",
+                0.55,
+                "AUC",
+            ),
+            _figure(
+                f"timing-own-auc-{tier}",
+                f"the same of one's own prefix, cached in {tier} memory or not",
+                ">=",
+                0.95,
+                "AUC",
+            ),
+        )
     ),
-    _figure("timing-own-auc", "the same of one's own prefix, cached or not", ">=", 0.95, "AUC"),
     _figure(
         "kv-outlives-ttl",
         "KV past its idle or max TTL: its bytes are gone, in an idle engine too, within",
