@@ -22,7 +22,9 @@ from fleetward_api.scope import Scope
 from fleetward_engine.block_pool import BlockPool, Eviction
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.canary import Canary, ReadFingerprints
+from fleetward_engine.floors_in_force import FloorsInForce
 from fleetward_engine.host_tier.tier import HostTier, no_host_tier
+from fleetward_engine.kv_integrity import check_blocks, check_tiers
 from fleetward_engine.outputs import ScopeCounts
 from fleetward_engine.prefix_index import Departure, PrefixIndex
 from fleetward_engine.public_tenant import is_listed
@@ -80,7 +82,7 @@ class KvCache:
         self.enable_prefix_caching = enable_prefix_caching
         self.query_tokens = 0
         self.hit_tokens = 0
-        self._floors: dict[Scope, int] = {}
+        self._floors = FloorsInForce()
 
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold this many tokens."""
@@ -247,18 +249,9 @@ class KvCache:
         for index in (self.index, self.host.index):
             index.limit_ttls(idle_ttl=_seconds(idle_ttl_ms), max_ttl=_seconds(max_ttl_ms))
 
-    def fenced(self, context: CacheContext) -> bool:
-        """Whether the request was authorised below the floor of any scope that it belongs to."""
-        return any(floor < self._floors.get(scope, 0) for scope, floor in context.owner.standings)
-
     def fence(self, scope: Scope, floor: int) -> None:
         """Raise the scope's floor: requests from below it look up and insert nothing any more."""
-        floor = self._floors[scope] = max(floor, self._floors.get(scope, 0))
-        if scope.kind == "tenant":
-            # Whoever is below one of the others is below the tenant's too (see `Floors`).
-            for one in [one for one in self._floors if one.tenant == scope.tenant]:
-                if one != scope and self._floors[one] <= floor:
-                    del self._floors[one]
+        self._floors.raise_to(scope, floor)
 
     def purge(self, scope: Scope, floor: int, *, scrub: bool) -> Purged:
         """Remove the scope's entries from below the floor, and mark its bytes for overwriting.
@@ -311,34 +304,16 @@ class KvCache:
         self.pool.check_integrity()
         self.index.check_integrity()
         self.host.check_integrity()
-        if any(entry.key in self.index for entry in self.host.index.entries()):
-            raise AssertionError("a block is findable in both tiers")
-        users: dict[int, int] = {}
-        for sequence in sequences:
-            for block in sequence.block_table:
-                users[block] = users.get(block, 0) + 1
-        for block in range(1, self.pool.num_blocks + 1):
-            if self.pool.ref_count(block) != users.get(block, 0):
-                raise AssertionError(f"block {block}: ref count and block tables disagree")
-            entry = self.index.entry_of(block)
-            if entry is not None and entry.owner != self.pool.owner(block):
-                raise AssertionError(f"block {block} is findable and belongs to another")
-            if self.pool.is_retained(block) != (entry is not None):
-                raise AssertionError(f"block {block}: retained and index disagree")
-            parent = entry.parent if entry is not None else None
-            if parent is not None and users.get(parent.block, 0) < users.get(block, 0):
-                raise AssertionError(f"block {block} is in use and the one before it is not")
-        for account in self.pool.accounts:
-            first = account.next_block()
-            entry = None if first is None else self.index.entry_of(first)
-            if entry is not None and not entry.is_leaf and not account.is_public:
-                raise AssertionError(f"block {first} would be evicted before those after it")
+        check_tiers(self.index, self.host.index)
+        check_blocks(self.pool, self.index, [sequence.block_table for sequence in sequences])
 
     def _may_read(self, request: Request) -> bool:
         return request.reads_cache and self._may_use(request.cache)
 
     def _may_use(self, context: CacheContext) -> bool:
-        return self.enable_prefix_caching and context.root is not None and not self.fenced(context)
+        if not self.enable_prefix_caching or context.root is None:
+            return False
+        return not self._floors.shut_out(context.owner)
 
     def _lookup(self, sequence: Sequence, now: float) -> list[Entry]:
         if not self._may_read(sequence.request):

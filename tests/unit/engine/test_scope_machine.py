@@ -120,8 +120,9 @@ class ScopeMachine(RuleBasedStateMachine):
         assert len(cache.pool._estates) == len(held)
         assert len(cache.index._books) == len(set(self.cached.values()))
         # Fences, too: a finer one goes once its tenant's says as much.
-        finer = [scope for scope in cache._floors if scope.kind != "tenant"]
-        assert all(cache._floors[one] > cache._floors.get(Scope(one.tenant), 0) for one in finer)
+        floors = cache._floors
+        finer = [scope for scope in floors if scope.kind != "tenant"]
+        assert all(floors.of(one) > floors.of(Scope(one.tenant)) for one in finer)
 
 
 def test_any_scope_is_purged_whole_and_alone() -> None:
