@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 
 _CHUNK = 1 << 24
-_TABLE_BITS = 20
+_TABLE_BITS = 22
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -30,9 +30,9 @@ from tests.support.tiny_server import blocks_of, kv_of, tiny_server
 
 WIDTH = 8
 LIST_WIDTH = 65
-PROMPTS = 200 if is_full() else 24
+PROMPTS = 64 if is_full() else 24
 AT_ONCE = 8
-EVERY = 1 if is_full() else 8
+EVERY = 4 if is_full() else 8
 LENGTH = 150
 _M_PERTURB = -6
 
