@@ -128,12 +128,15 @@ class Engine:
     def abort_request(self, request_id: str) -> bool:
         """Drop a request; no output follows. False if it is not (or no longer) here."""
         dropped = self._requests.drop(request_id)
+        if dropped:
+            self.admission.look_anew()
         self.governance.overwrite_dirty()
         return dropped
 
     def step(self) -> list[RequestOutput]:
         """Run one step; returns what each request gained, in no promised order."""
         now = self._clock()
+        self.admission.look_anew()
         self._kv_cache.expire(now)
         self._requests.close_late(now)
         self.public.tend()

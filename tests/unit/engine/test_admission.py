@@ -87,6 +87,29 @@ def test_a_refusal_holds_until_the_next_step_for_those_who_need_no_less() -> Non
     assert bench.engine.stats().admission_refusals == {"kv_headroom": 12}
 
 
+@pytest.mark.parametrize("leaving", ["abort", "deadline", "fence"])
+def test_no_refusal_outlives_those_it_was_about(leaving: str) -> None:
+    """With nobody left there is no step that runs anything, until somebody is taken in."""
+    bench = make_bench(max_num_seqs=1)
+    learn(bench)
+    bench.engine.admission.follow(AdmissionLimits(max_predicted_wait_s=2.0))
+    until = bench.clock.now + 10
+    bench.engine.add_request(make_request("long", [1], max_tokens=41, deadline=until))
+    bench.step()
+    with pytest.raises(AdmissionRefused):
+        bench.engine.add_request(make_request("late", [2]))
+    match leaving:
+        case "abort":
+            assert bench.engine.abort_request("long")
+        case "deadline":
+            bench.clock.advance(10)
+        case _:
+            bench.engine.governance.fence(ACME, 1, "Abort")
+    while bench.engine.has_work:
+        bench.step()
+    bench.run(make_request("again", [2]))
+
+
 def test_an_idle_engine_takes_anybody_in() -> None:
     bench = make_bench()
     learn(bench, step_s=100.0)

@@ -30,7 +30,7 @@ from fleetward_engine.sequence import Sequence
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """A refusal since the last step, and the blocks that it was about."""
+    """A refusal that still holds, and the blocks that it was about."""
 
     refusal: AdmissionRefused
     blocks: int
@@ -45,8 +45,8 @@ class Admission:
     """Refuses what would wait too long, take the headroom, or be late; learns from each step.
 
     Looking ahead costs time in proportion to the requests here, on the engine's own thread. Until
-    the next step a refusal therefore holds for all later requests of that scope and priority that
-    need no less: a flood of them costs one look a step.
+    the next step, or until a request leaves, a refusal therefore holds for all later requests of
+    that scope and priority that need no less: a flood of them costs one look a step.
     """
 
     def __init__(
@@ -71,6 +71,14 @@ class Admission:
     def follow(self, limits: AdmissionLimits) -> None:
         """Judge requests that come from now on by other limits."""
         self.limits = limits
+        self.look_anew()
+
+    def look_anew(self) -> None:
+        """Let no refusal of before hold any more: to be called whenever there may be more room.
+
+        Not only after steps that ran something: an engine whose last request left otherwise has no
+        such step until somebody is taken in.
+        """
         self._remembered.clear()
 
     def check(self, sequence: Sequence, now: float, *, is_fork: bool) -> None:
@@ -113,7 +121,6 @@ class Admission:
 
     def observe_step(self, scheduled: Iterable[ScheduledSequence], seconds: float) -> None:
         """Take note of how long a step took; to be called before its tokens are accounted for."""
-        self._remembered.clear()
         prefill_tokens = decode_rows = 0
         for one in scheduled:
             one.sequence.num_steps += 1
