@@ -37,7 +37,12 @@ async def reconcile_isolation(op: Operator, key: str) -> float | None:
         await asyncio.gather(*(_probe(op, key, pod, bundle) for pod in due))
     if due:
         op.enqueue("service", key)
-    seen = observe_service(op, key, service)
+        # As it is by now: rules that were replaced meanwhile must not be settled on again.
+        service = op.catalog.service(key)
+        if not isinstance(service, InferenceService):
+            op.metrics.isolation.forget(key)
+            return None
+        seen = observe_service(op, key, service)
     _show(op, key, seen)
     soonest = min((due_in for _, due_in in probes_due(op, seen)), default=math.inf)
     return None if soonest == math.inf else soonest
