@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,7 +31,7 @@ class Stage:
         self.service: InferenceService | None = service(cachePolicyRef={"name": "a"})
         self.pods = [pod("one", ready=True)]
         self.metrics = Metrics()
-        self.asked = lambda: None
+        self.asked: Callable[[], object] = lambda: None
         policies = [policy("a"), policy("b", isolation="User")]
         store = SimpleNamespace(get=lambda *_: None, pods_of=lambda _: self.pods)
         catalog = SimpleNamespace(
@@ -115,5 +116,15 @@ async def test_a_service_that_is_deleted_during_a_probe_leaves_no_series() -> No
         stage.service = None
 
     stage.asked = delete
+    assert await reconcile_isolation(stage.op, KEY) is None
+    assert stage.proved_at is None
+
+
+async def test_a_service_without_engines_has_no_proof_that_grows_old() -> None:
+    stage = Stage()
+    stage.ack()
+    assert await reconcile_isolation(stage.op, KEY) == 600.0
+    assert stage.proved_at == NOW.timestamp()
+    stage.pods = []
     assert await reconcile_isolation(stage.op, KEY) is None
     assert stage.proved_at is None

@@ -83,6 +83,10 @@ async def _ask(op: Operator, pod: PodSeen, bundle: PolicyBundle) -> ProbeJudgeme
 
 
 def _show(op: Operator, key: str, seen: ServiceObserved) -> None:
+    if not seen.ready:
+        # Its last proof would only grow old, until an alert asks for another.
+        op.metrics.isolation.forget(key)
+        return
     probes = [seen.probes[pod.uid] for pod in seen.ready if pod.uid in seen.probes]
     proofs = [probe.proved_at for probe in probes if probe.proved_at is not None]
     op.metrics.isolation.show(
