@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from fleetward_operator.edges.writer import Writer
 from fleetward_operator.handlers.context import Operator
 from fleetward_operator.handlers.salt_rotation import rotate_when_due
 from tests.support.object_api import Killed, ObjectApi
-from tests.support.operator_facts import NOW, policy, service
+from tests.support.operator_facts import NOW, RULES, policy, service
 
 PATH = f"/api/v1/namespaces/n/secrets/{EPOCH_SECRET}"
 DAY_S = 86_400.0
@@ -57,6 +58,7 @@ class Stage:
         self.api = api
         self.clocks = Clocks()
         self.rotation = rotation
+        self.namespaces = ("*",)
         self.queued: list[tuple[str, str]] = []
         self.told: list[str] = []
 
@@ -88,6 +90,7 @@ class Stage:
             "Operator",
             SimpleNamespace(
                 clock=self.clocks,
+                settings=SimpleNamespace(engine=replace(RULES, namespaces=self.namespaces)),
                 secrets=store,
                 fleet=fleet,
                 epoch_seen=None,
@@ -172,6 +175,15 @@ async def test_without_a_policy_that_asks_nothing_is_rotated() -> None:
     stage = Stage(ObjectApi(), rotation=None)
     op = await stage.leader()
     stage.clocks.advance(1000 * DAY_S)
+    await rotate_when_due(op)
+    assert stage.kept[0] == 1
+
+
+async def test_a_service_where_none_may_be_empties_nobody_s_cache() -> None:
+    stage = Stage(ObjectApi())
+    stage.namespaces = ("others",)
+    op = await stage.leader()
+    stage.clocks.advance(DAY_S)
     await rotate_when_due(op)
     assert stage.kept[0] == 1
 

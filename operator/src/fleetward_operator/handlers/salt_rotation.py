@@ -48,12 +48,17 @@ async def rotate_when_due(op: Operator) -> None:
 
 
 def wanted_rotation(op: Operator) -> Rotation | None:
-    """How often services of the release want it, by the policies that they follow."""
-    services = [(key, op.catalog.service(key)) for key in op.store.keys("InferenceService")]
+    """How often services of the release want it, by the policies that they follow.
+
+    One in a namespace that may hold none is no service of the release, whoever made it.
+    """
+    keys = op.store.keys("InferenceService")
+    services = [(key.partition("/")[0], op.catalog.service(key)) for key in keys]
+    allowed = op.settings.engine.namespace_allowed
     return shortest_rotation(
-        (key.partition("/")[0], op.fleet.choice(service))
-        for key, service in services
-        if isinstance(service, InferenceService)
+        (namespace, op.fleet.choice(service))
+        for namespace, service in services
+        if isinstance(service, InferenceService) and allowed(namespace)
     )
 
 
