@@ -98,7 +98,7 @@ class Settings:
     """Everything the operator reads from outside.
 
     `isolation_probe_interval_s`: between a proof that an engine separates scopes and the next probe
-    of it; 0 probes only when rules or engines change.
+    of it; 0 probes only when rules, floors or engines change.
     """
 
     identity: Identity

@@ -178,9 +178,27 @@ def test_probes_are_repeated_as_told(
     now = at + later
     due = probe_due_in(seen, BUNDLE, now=now, interval_s=interval_s)
     assert due >= 0
-    assert probe_due_in(seen, RAISED, now=now, interval_s=interval_s) == 0
+    assert probe_due_in(seen, ROTATED, now=now, interval_s=interval_s) == 0
     assert probe_due_in(None, BUNDLE, now=now, interval_s=interval_s) == 0
     pause = {"Proved": interval_s or math.inf}.get(shown.verdict, RETRY_S)
     if shown == UNSUPPORTED:
         pause = math.inf
     assert due == max(0.0, at + pause - now)
+    raised = math.inf if shown == UNSUPPORTED else max(0.0, at + RETRY_S - now)
+    assert probe_due_in(seen, RAISED, now=now, interval_s=interval_s) == raised
+
+
+def test_purges_one_after_another_are_no_storm_of_probes() -> None:
+    seen, asked = None, 0
+    for second in range(600):
+        floors = Floors(version=second, tenants={"a": second})
+        bundle = BUNDLE.model_copy(update={"generation": second, "floors": floors})
+        if probe_due_in(seen, bundle, now=float(second), interval_s=0.0) == 0:
+            seen = remember_probe(seen, bundle, PROVED, at=float(second), wall=0.0)
+            asked += 1
+    assert asked == 600 / RETRY_S
+
+
+def test_a_broken_engine_that_proves_nothing_under_new_rules_is_asked_again_after_a_pause() -> None:
+    broken = remember_probe(probe(FAILED), ROTATED, BUSY, at=5.0, wall=5.0)
+    assert probe_due_in(broken, ROTATED, now=5.0, interval_s=600.0) == RETRY_S

@@ -91,10 +91,13 @@ def probe_due_in(
 
     `now` in monotonic seconds; `interval_s` between a proof and the next probe, 0 repeats none.
     """
-    if seen is None or seen.bundle != bundle.digest:
+    is_new = seen is not None and seen.bundle != bundle.digest
+    if seen is None or (is_new and seen.rules != rules_digest(bundle)):
         return 0.0
     if seen.last == UNSUPPORTED:
         # Only another process could answer otherwise, and that one has not been seen yet.
         return math.inf
-    pause = interval_s or math.inf if seen.last.verdict == "Proved" else RETRY_S
+    # Higher floors change no rule: purges that follow each other share a probe.
+    is_settled = seen.last.verdict == "Proved" and not is_new
+    pause = interval_s or math.inf if is_settled else RETRY_S
     return max(0.0, seen.at + pause - now)
