@@ -50,6 +50,9 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
         raise outcome.put_off
     for _ in range(PUSH_ROUNDS):
         await asyncio.gather(_push_due(op, seen, plan), _read_states(op, plan.reads))
+        if not _is_current(op, key, service):
+            # Another worker may have settled on its new rules: ours, of before, must not follow.
+            return 0.0
         seen = replace(
             observe_service(op, key, service),
             taken=tuple(outcome.taken),
@@ -67,6 +70,14 @@ async def reconcile_service(op: Operator, key: str) -> float | None:
     # Whoever stands in a child's way may go without a word.
     blocked = BLOCKED_S if outcome.taken or outcome.refused else None
     return _soonest([wait, blocked, outcome.look_again_s, _next_look(op, plan)])
+
+
+def _is_current(op: Operator, key: str, service: InferenceService) -> bool:
+    newest = op.catalog.service(key)
+    if not isinstance(newest, InferenceService):
+        return False
+    facts = [(one.metadata.uid, one.metadata.generation) for one in (newest, service)]
+    return facts[0] == facts[1]
 
 
 def observe_service(op: Operator, key: str, service: InferenceService) -> ServiceObserved:
