@@ -1,7 +1,7 @@
 """What a purge names: a tenant, or one user, permission scope or document tag inside it.
 
-Inside a tenant, names are keyed digests made here, never the names themselves: engines, receipts
-and evidence see no user name.
+Inside a tenant, names are keyed digests made here, never the names themselves: what engines keep,
+receipts and evidence hold no user name.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class SubjectDigests:
-    """The same as keyed digests, which is all that leaves the gateway.
+    """The same as keyed digests: all that an identity tells. A body goes on as it came.
 
     Attributes:
         permission_scope: of all permission scopes together.
