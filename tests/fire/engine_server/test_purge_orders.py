@@ -17,6 +17,7 @@ from fleetward_api.receipt import receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_engine.cache_entry import Entry
 from fleetward_engine.engine import Engine
+from fleetward_engine.floors_in_force import FloorsInForce
 from fleetward_engine.governance import Governance
 from fleetward_engine.outputs import Overwritten
 from fleetward_engine.prefix_index import PrefixIndex
@@ -177,7 +178,7 @@ async def test_a_late_request_from_before_the_fence_makes_no_purge_incomplete(
 async def test_what_a_broken_fence_let_in_is_removed_before_the_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetward_engine.kv_cache.KvCache.fenced", lambda *_arguments: False)
+    monkeypatch.setattr(FloorsInForce, "shut_out", lambda *_arguments: False)
     async with running_engine(tmp_path, step_ms=5.0) as engine:
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 60}
         running = asyncio.create_task(engine.chat(body, tenant="a"))
