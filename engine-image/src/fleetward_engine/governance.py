@@ -37,7 +37,7 @@ class Governance:
         self._clock = clock
 
     def in_flight(self, scope: Scope, floor: int) -> int:
-        """Requests here of the scope that were authorised below the floor."""
+        """Requests here that are, or may be, of the scope and were authorised below the floor."""
         return len(self._requests.below(scope, floor))
 
     def fence(self, scope: Scope, floor: int, in_flight: Literal["Finish", "Abort"]) -> FenceResult:
@@ -59,6 +59,8 @@ class Governance:
 
         Fences too. If `blocks_in_use` is not 0, ask again once `in_flight` is: for what was left.
         """
+        # What rules of before shared has no time left, and does not say that it is the scope's.
+        self._kv_cache.expire(self._clock())
         counts = self._kv_cache.counts(scope)
         purged = self._kv_cache.purge(scope, floor, scrub=scrub)
         self.overwrite_dirty()
@@ -103,6 +105,14 @@ class Governance:
         for sequence in self._requests.sequences:
             sequence.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
         self._kv_cache.limit_ttls(idle_ttl_ms=idle_ttl_ms, max_ttl_ms=max_ttl_ms)
+
+    def forget_divisions(self) -> None:
+        """Rules have changed that say which users and permission scopes are told apart.
+
+        What those who are here have made says whose it is by the old ones: until they have left, a
+        purge of a user or permission scope of their tenant is about them too.
+        """
+        self._requests.forget_divisions()
 
     def set_share_rules(self, rules: ShareRules) -> None:
         """Follow other rules of sharing the pool; what is cached above a limit goes at once.

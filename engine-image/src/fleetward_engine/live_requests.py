@@ -27,6 +27,7 @@ class LiveRequests:
         self._forks = Forks()
         self._generations: dict[str, Generation] = {}
         self._closing: list[RequestOutput] = []
+        self._undivided: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._generations or self._closing)
@@ -58,9 +59,16 @@ class LiveRequests:
         return self._generations[sequence.request.request_id]
 
     def below(self, scope: Scope, floor: int) -> list[Generation]:
-        """Those of the scope that were authorised below the floor."""
-        contexts = [(each, each.sequence.request.cache) for each in self]
-        return [each for each, cache in contexts if cache.owner.is_below(scope, floor)]
+        """Those of the scope that were authorised below the floor, or that may be of it.
+
+        Those that rules of before did not tell apart may be of each user and permission scope of
+        their tenant: so may their bytes, for as long as they are here.
+        """
+        return [each for each in self if self._is_below(each, scope, floor)]
+
+    def forget_divisions(self) -> None:
+        """Take note that the rules by which those who are here know whose they are have changed."""
+        self._undivided.update(self._generations)
 
     def waits_for_prompt(self, request: Request) -> bool:
         """Whether a choice's prompt is being computed by the first choice right now."""
@@ -85,6 +93,7 @@ class LiveRequests:
         generation = self._generations.pop(request_id, None)
         if generation is None:
             return False
+        self._undivided.discard(request_id)
         self._deadlines.forget(generation.sequence)
         if not self._forks.drop(generation.sequence):
             self._scheduler.remove(generation.sequence)
@@ -119,4 +128,13 @@ class LiveRequests:
         """Raise AssertionError when a request is in no queue, or in two."""
         if len(list(self.sequences)) != len(self._generations):
             raise AssertionError("a request is in no queue, or in two")
+        if not self._undivided <= self._generations.keys():
+            raise AssertionError("something is kept of a request that has left")
         self._scheduler.check_integrity()
+
+    def _is_below(self, generation: Generation, scope: Scope, floor: int) -> bool:
+        owner = generation.sequence.owner
+        if owner.is_below(scope, floor):
+            return True
+        finer = scope.kind in ("user", "permissionScope")
+        return finer and owner.tenant == scope.tenant and generation.request_id in self._undivided

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fleetward_api.admin import PurgeOrder
 from fleetward_api.bundle import Retention, RetentionClass
 from fleetward_api.floors import Floors
 from fleetward_api.identity import IdentityFloors
+from fleetward_api.openai import CODE_PURGED
 from fleetward_api.receipt import Receipt, receipt_faults
 from fleetward_api.scope import Scope
 from fleetward_engine.admin.policy import Apply, PolicyInForce, decide_push
@@ -29,7 +31,9 @@ from tests.support.engine_server import (
     push,
     running_engine,
 )
-from tests.support.purge_orders import code_of, receipt_of
+from tests.support.eventually import eventually
+from tests.support.purge_orders import code_of, order, receipt_of
+from tests.support.tiny_server import blocks_of
 
 PROMPT = "Who shares this, and who forgets it? " * 8
 TEXT = "/v1/completions"
@@ -175,6 +179,33 @@ async def test_a_purge_of_one_permission_scope_or_tag_finds_every_set_that_holds
         assert found == [False, False, True, False, False, True, True]
         again = await purge(engine, Scope("a"), 1)
         assert again.removed > 0
+
+
+async def test_what_began_before_users_were_told_apart_is_in_each_purge_until_it_ends(
+    tmp_path: Path,
+) -> None:
+    async with running_engine(tmp_path, step_ms=20.0) as engine:
+        body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True}
+        running = [
+            asyncio.create_task(
+                engine.http.post(
+                    engine.url + TEXT, json=body, headers=engine.identity(tenant, user="u")
+                )
+            )
+            for tenant in "ab"
+        ]
+        await eventually(lambda: engine.stats.running == 2 and engine.stats.generation_tokens > 4)
+        await engine_with(engine, 2, isolation="User")
+        for scope in (Scope("a", user="u"), Scope("b", document_tag="t")):
+            made = order(scope.tenant, 1, uid=scope.kind, scope=scope.to_wire(), in_flight="Abort")
+            receipt = receipt_of(engine, await engine.admin("POST", "/purge", made))
+            assert receipt_faults(receipt) == []
+            # A tag parts the cache under any rules, so a request without it is not meant.
+            assert receipt.in_flight_aborted == (1 if scope.user else 0)
+        assert code_of(await running[0]) == (503, CODE_PURGED)
+        assert not running[1].done()
+        assert await engine.assembly.service.loop.call(lambda one: blocks_of(one, "a")) == []
+        running[1].cancel()
 
 
 async def test_what_isolation_does_not_tell_apart_is_not_purged_by_halves(tmp_path: Path) -> None:

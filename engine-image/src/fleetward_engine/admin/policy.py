@@ -32,11 +32,13 @@ class Apply:
     """Put ``policy`` in force, then fence ``raised`` and apply ``ttls`` before acknowledging.
 
     ``ttls`` are for what is cached already; None where nothing was in force before.
+    ``divides_anew``: who shares within a tenant is another question than before.
     """
 
     policy: PolicyInForce
     raised: tuple[tuple[Scope, int], ...]
     ttls: TtlLimits | None
+    divides_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,12 @@ def decide_push(
         return Refuse(400, "epoch_missing", message)
     floors = merge_floors(known, bundle.floors)
     policy = PolicyInForce(bundle=bundle, secret=secret, floors=floors)
-    ttls = None if current is None else _live_limits(current, policy)
-    return Apply(policy=policy, raised=raised_scopes(known, floors), ttls=ttls)
+    raised = raised_scopes(known, floors)
+    if current is None:
+        return Apply(policy=policy, raised=raised, ttls=None)
+    divides_anew = _divisions(current) != _divisions(policy)
+    ttls = _live_limits(current, policy, divides_anew=divides_anew)
+    return Apply(policy=policy, raised=raised, ttls=ttls, divides_anew=divides_anew)
 
 
 def raised_scopes(before: Floors, after: Floors) -> tuple[tuple[Scope, int], ...]:
@@ -80,9 +86,12 @@ def raised_scopes(before: Floors, after: Floors) -> tuple[tuple[Scope, int], ...
     )
 
 
-def _live_limits(before: PolicyInForce, after: PolicyInForce) -> TtlLimits:
-    apart = [(each.bundle.isolation, each.bundle.permission_scopes) for each in (before, after)]
-    if before.secret != after.secret or apart[0] != apart[1]:
+def _divisions(policy: PolicyInForce) -> tuple[str, str]:
+    return policy.bundle.isolation, policy.bundle.permission_scopes
+
+
+def _live_limits(before: PolicyInForce, after: PolicyInForce, *, divides_anew: bool) -> TtlLimits:
+    if before.secret != after.secret or divides_anew:
         # What the old epoch keyed can't be found any more: only its bytes are left to drop. What
         # was shared by other rules does not say whose it is by these.
         return TtlLimits(idle_ttl_ms=0, max_ttl_ms=0)

@@ -97,7 +97,7 @@ class PolicyDesk:
         self._service.policy, self._floors = policy, policy.floors
         try:
             await self._fences.raise_all(verdict.raised, policy.bundle.deletion.in_flight)
-            await self._limit(verdict.ttls)
+            await self._limit(verdict.ttls, divides_anew=verdict.divides_anew)
             await self._share_and_order(policy)
             await self._publish(policy)
         except BaseException:
@@ -117,11 +117,13 @@ class PolicyDesk:
         )
         logger.info("bundle generation %d is in force", policy.bundle.generation)
 
-    async def _limit(self, ttls: TtlLimits | None) -> None:
+    async def _limit(self, ttls: TtlLimits | None, *, divides_anew: bool) -> None:
         if ttls is None or self._service.never_ran:
             return
 
         def limit(engine: Engine) -> None:
+            if divides_anew:
+                engine.governance.forget_divisions()
             engine.governance.limit_ttls(idle_ttl_ms=ttls.idle_ttl_ms, max_ttl_ms=ttls.max_ttl_ms)
             engine.governance.expire(self._service.clock())
 
