@@ -120,6 +120,6 @@ def document_tag_digest(key: bytes, tenant: str, tag: str) -> str:
 def _keyed(key: bytes, label: bytes, *parts: str) -> str:
     if len(key) < MIN_KEY_BYTES:
         raise KeyMalformed(f"digest.key holds {len(key)} bytes, must hold {MIN_KEY_BYTES}")
-    # surrogatepass: a name from a JSON body may hold a lone surrogate; it is still one name.
+    # surrogatepass: where a reader lets a lone surrogate by, it is still one name.
     raw = (part.encode("utf-8", "surrogatepass") for part in parts)
     return hmac.digest(key, length_prefixed(label, *raw), "sha256").hex()

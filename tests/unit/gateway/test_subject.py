@@ -137,7 +137,7 @@ async def test_a_user_is_named_by_header_then_identifier_then_user(
         ({"user": "u", "safety_identifier": None}, {}, "u"),
         ({"user": "u", "safety_identifier": ""}, {}, "u"),
         ({"user": ""}, {}, ""),
-        ({"user": "\ud800"}, {}, "\ud800"),
+        ({"user": "\ufffd"}, {}, "\ufffd"),
         ({"user": "u", "safety_identifier": "s"}, {"Fleetward-User": "h"}, "h"),
     )
     for body, headers, name in cases:
@@ -180,6 +180,7 @@ async def test_what_names_nobody_clearly_is_refused_before_an_engine_hears_of_it
 ) -> None:
     bodies: tuple[dict[str, Any], ...] = (
         {"user": 5}, {"user": "x" * 129}, {"safety_identifier": ["u"]}, {"user": {}},
+        {"user": "\ud800"},
     )  # fmt: skip
     for body in bodies:
         async with served.post({"model": "m", **body}) as response:

@@ -103,14 +103,19 @@ def check_user(value: object, *, param: str) -> str:
     """The user that a body names in `param`; `""` for null, and for the empty string.
 
     Raises:
-        Problem: 400, it is no text of a usable length.
+        Problem: 400, it is no text of a usable length that UTF-8 can write.
     """
     if value is None:
         return ""
-    if not isinstance(value, str) or len(value) > MAX_NAME_CHARS:
-        message = f"'{param}' must be a string of at most {MAX_NAME_CHARS} characters."
+    if not isinstance(value, str) or len(value) > MAX_NAME_CHARS or not _is_text(value):
+        message = f"'{param}' must be valid text of at most {MAX_NAME_CHARS} characters."
         raise Problem(400, CODE_INVALID_VALUE, message, param=param)
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether it holds no lone surrogate, which JSON can spell and no CachePurge can name."""
+    return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _name(raw: bytes, header: str) -> str:
