@@ -18,9 +18,11 @@ from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.probe_seen import (
     RETRY_S,
     UNSUPPORTED,
+    BundleName,
     ProbeSeen,
     probe_due_in,
     remember_probe,
+    rules_digest,
 )
 from fleetward_operator.core.service_plan import plan_service
 from tests.support.operator_facts import CONFIG, NOW, deployment, observed, pod, service
@@ -122,8 +124,8 @@ def test_an_engine_that_takes_no_requests_is_not_asked_for_a_proof() -> None:
 
 
 def test_other_rules_need_another_proof_and_higher_floors_do_not() -> None:
-    assert probe(PROVED).proves(RAISED)
-    assert not probe(PROVED).proves(ROTATED)
+    assert probe(PROVED).proves(rules_digest(RAISED))
+    assert not probe(PROVED).proves(rules_digest(ROTATED))
 
 
 def test_the_next_leader_writes_nothing_and_lets_the_proof_stand() -> None:
@@ -161,8 +163,8 @@ def test_what_stands_is_the_last_that_was_shown() -> None:
     assert probe(PROVED, PROVED).proved_at == 1001.0
     assert probe(PROVED, FAILED).proved_at is None
     under_new_rules = remember_probe(probe(PROVED), ROTATED, BUSY, at=1.0, wall=1.0)
-    assert not under_new_rules.proves(BUNDLE)
-    assert not under_new_rules.proves(ROTATED)
+    assert not under_new_rules.proves(rules_digest(BUNDLE))
+    assert not under_new_rules.proves(rules_digest(ROTATED))
     assert remember_probe(probe(FAILED), ROTATED, BUSY, at=1.0, wall=1.0).is_broken
 
 
@@ -176,16 +178,16 @@ def test_probes_are_repeated_as_told(
 ) -> None:
     seen = remember_probe(None, BUNDLE, shown, at=at, wall=0.0)
     now = at + later
-    due = probe_due_in(seen, BUNDLE, now=now, interval_s=interval_s)
+    due = probe_due_in(seen, BundleName.of(BUNDLE), now=now, interval_s=interval_s)
     assert due >= 0
-    assert probe_due_in(seen, ROTATED, now=now, interval_s=interval_s) == 0
-    assert probe_due_in(None, BUNDLE, now=now, interval_s=interval_s) == 0
+    assert probe_due_in(seen, BundleName.of(ROTATED), now=now, interval_s=interval_s) == 0
+    assert probe_due_in(None, BundleName.of(BUNDLE), now=now, interval_s=interval_s) == 0
     pause = {"Proved": interval_s or math.inf}.get(shown.verdict, RETRY_S)
     if shown == UNSUPPORTED:
         pause = math.inf
     assert due == max(0.0, at + pause - now)
     raised = math.inf if shown == UNSUPPORTED else max(0.0, at + RETRY_S - now)
-    assert probe_due_in(seen, RAISED, now=now, interval_s=interval_s) == raised
+    assert probe_due_in(seen, BundleName.of(RAISED), now=now, interval_s=interval_s) == raised
 
 
 def test_purges_one_after_another_are_no_storm_of_probes() -> None:
@@ -193,7 +195,7 @@ def test_purges_one_after_another_are_no_storm_of_probes() -> None:
     for second in range(600):
         floors = Floors(version=second, tenants={"a": second})
         bundle = BUNDLE.model_copy(update={"generation": second, "floors": floors})
-        if probe_due_in(seen, bundle, now=float(second), interval_s=0.0) == 0:
+        if probe_due_in(seen, BundleName.of(bundle), now=float(second), interval_s=0.0) == 0:
             seen = remember_probe(seen, bundle, PROVED, at=float(second), wall=0.0)
             asked += 1
     assert asked == 600 / RETRY_S
@@ -201,4 +203,4 @@ def test_purges_one_after_another_are_no_storm_of_probes() -> None:
 
 def test_a_broken_engine_that_proves_nothing_under_new_rules_is_asked_again_after_a_pause() -> None:
     broken = remember_probe(probe(FAILED), ROTATED, BUSY, at=5.0, wall=5.0)
-    assert probe_due_in(broken, ROTATED, now=5.0, interval_s=600.0) == RETRY_S
+    assert probe_due_in(broken, BundleName.of(ROTATED), now=5.0, interval_s=600.0) == RETRY_S

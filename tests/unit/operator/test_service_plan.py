@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
+from fleetward_api import bundle
 from fleetward_api.bundle import PolicyBundle, ServiceRef
+from fleetward_api.canonical import canonical_bytes
 from fleetward_api.condition_types import condition_types, undocumented
 from fleetward_api.conditions import find_condition
 from fleetward_api.isolation_probe import ProbeJudgement
@@ -48,6 +51,27 @@ def plan(seen: ServiceObserved) -> ServicePlan:
 
 def reasons(seen: ServiceObserved) -> dict[str, str]:
     return {one.type: f"{one.status}/{one.reason}" for one in plan(seen).status.conditions}
+
+
+def test_a_bundle_is_read_through_as_often_for_one_engine_as_for_fifty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = 0
+
+    def count(value: BaseModel) -> bytes:
+        nonlocal read
+        read += 1
+        return canonical_bytes(value)
+
+    monkeypatch.setattr(bundle, "canonical_bytes", count)
+    counts = []
+    for engines in (1, 50):
+        pods = tuple(pod(f"e{number}", ready=True) for number in range(engines))
+        seen = observed(service(scaling={"minReplicas": engines}), pods=pods)
+        read = 0
+        plan(seen)
+        counts.append(read)
+    assert counts[0] == counts[1] > 0
 
 
 def test_all_engines_ready_under_the_wanted_policy_is_serving() -> None:

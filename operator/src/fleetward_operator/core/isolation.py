@@ -12,7 +12,7 @@ from typing import Final
 from fleetward_api.canonical import canonical_bytes, digest
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.pods import PodSeen
-from fleetward_operator.core.probe_seen import UNSUPPORTED, rules_digest
+from fleetward_operator.core.probe_seen import UNSUPPORTED
 from fleetward_operator.core.service_facts import Verdict, fails, holds, named_engines, unknown
 
 NAMED: Final = 3
@@ -40,10 +40,11 @@ def decide_isolation_verified(seen: ServiceObserved) -> Verdict:
 
 def isolation_subject(seen: ServiceObserved) -> str | None:
     """What a proof of this moment is about: the rules in force, and each engine's process."""
-    if seen.bundle is None or not seen.ready:
+    named = seen.bundle_name
+    if named is None or not seen.ready:
         return None
     engines = sorted([pod.uid, pod.container.restarts] for pod in seen.ready)
-    return digest(canonical_bytes({"rules": rules_digest(seen.bundle), "engines": engines}))
+    return digest(canonical_bytes({"rules": named.rules, "engines": engines}))
 
 
 def _probed(seen: ServiceObserved) -> Verdict:
@@ -68,8 +69,8 @@ def _is_broken(seen: ServiceObserved, pod: PodSeen) -> bool:
 
 
 def _is_proved(seen: ServiceObserved, pod: PodSeen) -> bool:
-    probe = seen.probes.get(pod.uid)
-    return probe is not None and seen.bundle is not None and probe.proves(seen.bundle)
+    probe, named = seen.probes.get(pod.uid), seen.bundle_name
+    return probe is not None and named is not None and probe.proves(named.rules)
 
 
 def _was_proved(seen: ServiceObserved) -> bool:

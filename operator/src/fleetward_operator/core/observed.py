@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fleetward_api.admin import MemberState
@@ -13,7 +14,7 @@ from fleetward_operator.core.children import ChildKey
 from fleetward_operator.core.gate import Refusal
 from fleetward_operator.core.pods import PodSeen
 from fleetward_operator.core.policy import PolicyChoice
-from fleetward_operator.core.probe_seen import ProbeSeen
+from fleetward_operator.core.probe_seen import BundleName, ProbeSeen
 from fleetward_operator.manifests.desired import Environment, PublicKeys
 from fleetward_operator.settings import EngineRules
 
@@ -36,7 +37,7 @@ class ServiceConfig:
     gateway_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ServiceObserved:
     """One service and everything around it that its plan depends on.
 
@@ -81,9 +82,16 @@ class ServiceObserved:
         """Pods that take requests."""
         return tuple(pod for pod in self.running if pod.ready)
 
+    @cached_property
+    def bundle_name(self) -> BundleName | None:
+        """What names the wanted bundle; every engine is compared with it, several times."""
+        return None if self.bundle is None else BundleName.of(self.bundle)
+
     def has_acked(self, pod: PodSeen) -> bool:
         """Whether a pod holds the wanted bundle in force."""
-        ack = self.acks.get(pod.uid)
-        return self.bundle is not None and ack == Ack(
-            generation=self.bundle.generation, digest=self.bundle.digest
+        ack, named = self.acks.get(pod.uid), self.bundle_name
+        return (
+            self.bundle is not None
+            and named is not None
+            and ack == Ack(generation=self.bundle.generation, digest=named.digest)
         )

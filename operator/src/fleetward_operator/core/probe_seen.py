@@ -18,6 +18,19 @@ UNANSWERED: Final = ProbeJudgement("NotProved", "it did not answer the probe")
 CHANGED: Final = ProbeJudgement("NotProved", "its policy changed during the probe")
 
 
+@dataclass(frozen=True, slots=True)
+class BundleName:
+    """A bundle by its digest and its `rules_digest`: made once, as floors may be thousands."""
+
+    digest: str
+    rules: str
+
+    @classmethod
+    def of(cls, bundle: PolicyBundle) -> BundleName:
+        """The name of this bundle."""
+        return cls(bundle.digest, rules_digest(bundle))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSeen:
     """The last probe of one engine process, and the verdict that stands.
@@ -38,9 +51,9 @@ class ProbeSeen:
     at: float
     proved_at: float | None
 
-    def proves(self, bundle: PolicyBundle) -> bool:
-        """Whether the engine was seen to separate what this bundle's rules separate."""
-        return self.standing.verdict == "Proved" and self.rules == rules_digest(bundle)
+    def proves(self, rules: str) -> bool:
+        """Whether the engine was seen to separate what the rules of this digest separate."""
+        return self.standing.verdict == "Proved" and self.rules == rules
 
     @property
     def is_broken(self) -> bool:
@@ -77,7 +90,7 @@ def remember_probe(
     )
     if before is None or shown.verdict != "NotProved":
         return fresh
-    if before.is_broken or before.proves(bundle):
+    if before.is_broken or before.proves(fresh.rules):
         return replace(
             fresh, rules=before.rules, standing=before.standing, proved_at=before.proved_at
         )
@@ -85,14 +98,14 @@ def remember_probe(
 
 
 def probe_due_in(
-    seen: ProbeSeen | None, bundle: PolicyBundle, *, now: float, interval_s: float
+    seen: ProbeSeen | None, bundle: BundleName, *, now: float, interval_s: float
 ) -> float:
     """Seconds until an engine is to be probed, 0 for now, infinity for not before there is news.
 
     `now` in monotonic seconds; `interval_s` between a proof and the next probe, 0 repeats none.
     """
     is_new = seen is not None and seen.bundle != bundle.digest
-    if seen is None or (is_new and seen.rules != rules_digest(bundle)):
+    if seen is None or (is_new and seen.rules != bundle.rules):
         return 0.0
     if seen.last == UNSUPPORTED:
         # Only another process could answer otherwise, and that one has not been seen yet.

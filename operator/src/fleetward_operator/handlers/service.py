@@ -103,11 +103,12 @@ def observe_service(op: Operator, key: str, service: InferenceService) -> Servic
 
 def probes_due(op: Operator, seen: ServiceObserved) -> Iterator[tuple[PodSeen, float]]:
     """The engines to probe, each with the seconds until it is due."""
+    named = seen.bundle_name
     for pod in seen.ready:
-        if seen.bundle is not None and seen.has_acked(pod):
+        if named is not None and seen.has_acked(pod):
             due_in = probe_due_in(
                 seen.probes.get(pod.uid),
-                seen.bundle,
+                named,
                 now=op.clock.monotonic(),
                 interval_s=op.settings.isolation_probe_interval_s,
             )
