@@ -1,7 +1,7 @@
 """`fleetward cache purge`: destroy a tenant's cache, and wait until it is shown to be gone.
 
-Exit status: 0 Completed (or only created); 1 refused, or it could not be followed; 2 wrong usage;
-5 Incomplete.
+Exit status: 0 Completed (or only created); 1 not taken by the API server, or it could not be
+followed; 2 wrong usage; 5 Incomplete, also where widening it was refused.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def purge(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Destroy a tenant's cache in every engine and gateway, and wait for the evidence of it.
 
-    Exit status: 0 Completed; 1 refused, or it could not be followed; 2 wrong usage; 5 Incomplete.
+    Exit status: 0 Completed; 1 not taken by the API server, or it could not be followed; 2 wrong
+    usage; 5 Incomplete, also where widening it was refused.
     """
     spec = {
         "tenant": tenant,
