@@ -55,6 +55,14 @@ class Account:
         """Blocks in use and cached together, which the tenant's limit bounds."""
         return self.in_use + self.cached
 
+    @property
+    def taken(self) -> int:
+        """Blocks that nobody else can have now: in use, or public, which stay while declared.
+
+        More public ones than are set apart are held while requests use some that were withdrawn.
+        """
+        return self.held if self.is_public else self.in_use
+
     def next_block(self) -> int | None:
         """The cached block that goes first."""
         return next(iter(self.newcomers or self.protected), None)
@@ -138,7 +146,7 @@ class TenantAccounts:
     def share_left(self, account: Account) -> int:
         """Blocks that the tenant's own limit lets it take into use, if it evicts all it caches."""
         limit = self.rules.public_blocks if account.is_public else self.max_blocks
-        return limit - account.in_use
+        return limit - account.taken
 
     def room_for(self, account: Account) -> int:
         """Blocks that the tenant can take into use now; below zero when others run in its room.
@@ -150,8 +158,8 @@ class TenantAccounts:
 
     def pool_left(self, account: Account) -> int:
         """The same but for the tenant's own limit."""
-        others = self._reserved - max(account.in_use, self.floor_of(account))
-        return self.num_blocks - others - account.in_use
+        others = self._reserved - self._reserved_for(account)
+        return self.num_blocks - others - account.taken
 
     def floor_of(self, account: Account) -> int:
         """Blocks that others can't take from the tenant."""
@@ -161,31 +169,35 @@ class TenantAccounts:
 
     def use(self, account: Account) -> None:
         """One more of the tenant's blocks is in use."""
+        before = self._reserved_for(account)
         account.in_use += 1
-        if account.in_use > self.floor_of(account):
-            self._reserved += 1
+        self._reserved += self._reserved_for(account) - before
         self._offer(account)
 
     def unuse(self, account: Account) -> None:
         """One block of the tenant's fewer is in use."""
-        if account.in_use > self.floor_of(account):
-            self._reserved -= 1
+        before = self._reserved_for(account)
         account.in_use -= 1
+        self._reserved += self._reserved_for(account) - before
 
     def cache(self, account: Account, block: int, *, reused: bool) -> None:
         """A block without users stays findable; one that was reused is protected."""
+        before = self._reserved_for(account)
         self._events += 1
         (account.protected if reused else account.newcomers)[block] = self._events
         while len(account.protected) > self._protected_limit:
             demoted, _ = account.protected.popitem(last=False)
             self._events += 1
             account.newcomers[demoted] = self._events
+        self._reserved += self._reserved_for(account) - before
         self._offer(account)
 
     def uncache(self, account: Account, block: int) -> None:
         """A cached block is used again, or leaves."""
+        before = self._reserved_for(account)
         if account.newcomers.pop(block, None) is None:
             del account.protected[block]
+        self._reserved += self._reserved_for(account) - before
         self._offer(account)
 
     def surplus(self, account: Account) -> int | None:
@@ -242,7 +254,10 @@ class TenantAccounts:
         return spare and not account.is_public
 
     def _count_reserved(self) -> int:
-        return sum(max(account.in_use, self.floor_of(account)) for account in self._by_number)
+        return sum(map(self._reserved_for, self._by_number))
+
+    def _reserved_for(self, account: Account) -> int:
+        return max(account.taken, self.floor_of(account))
 
     def _rank(self, account: Account) -> Rank:
         stamps = account.newcomers or account.protected

@@ -101,6 +101,30 @@ def test_nothing_that_a_client_sends_becomes_public() -> None:
     assert cached(bench, "b") == 0
 
 
+def test_tenants_are_not_promised_blocks_of_public_prefixes_that_are_still_there() -> None:
+    """Less is set apart at once; the blocks themselves leave a moment later."""
+    bench = public_bench(num_blocks=12)
+    rules = replace(bench.engine._kv_cache.pool.accounts.rules, public_blocks=0)
+    bench.engine.governance.set_share_rules(rules)
+    last = bench.run(*(make_request(f"{n}", [100 + n] * 20, max_tokens=8) for n in range(3)))
+    assert [one.finish_reason for one in last] == ["length"] * 3
+    assert bench.engine.stats().public_blocks.cached == 4
+
+
+def test_a_withdrawn_prefix_that_requests_still_use_takes_no_others_room() -> None:
+    other = tuple(range(30, 46))
+    both = PublicPlan(forms=(tuple(TEXT), other), blocks=9)
+    bench = public_bench(both, num_blocks=20)
+    bench.engine.add_request(asking("uses", [*other, 99], max_tokens=26))
+    bench.step()
+    declare(bench, PLAN)
+    assert cached(bench, "uses") == 16
+    last = bench.run(*(make_request(f"{n}", [100 + n] * 16, max_tokens=12) for n in range(3)))
+    assert [one.finish_reason for one in last] == ["length"] * 3
+    assert bench.tokens("uses") == expected_tokens([*other, 99], 26)
+    assert bench.engine.stats().public_blocks.cached == 4
+
+
 def test_a_withdrawn_prefix_is_gone_with_all_that_went_on_from_it() -> None:
     bench = public_bench()
     bench.run(asking("a", [*TEXT, *range(50, 58), 99]))
