@@ -8,7 +8,7 @@ compares tokens and never crosses roots.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
@@ -20,20 +20,13 @@ from fleetward_engine.estates import Estates
 from fleetward_engine.expiry import ExpiryQueue
 from fleetward_engine.outputs import KvHolding, ScopeCounts
 from fleetward_engine.public_tenant import PUBLIC_TENANT
+from fleetward_engine.shelf import Shelf
 
 Departure = Literal["pool", "quota", "corrupt", "expired", "removed", "moved"]
 """Why an entry left: evicted because the pool or its tenant's share was full, or because its bytes
 had changed; or not evicted. `moved` went back to the device from host memory."""
 
 _DEPARTURES: Final = get_args(Departure)
-
-
-@dataclass(slots=True)
-class _Shelf:
-    """The entries of one retention class of a tenant, oldest first, and how often one was found."""
-
-    entries: OrderedDict[bytes, Entry] = field(default_factory=OrderedDict)
-    hits: int = 0
 
 
 @dataclass(slots=True)
@@ -48,11 +41,11 @@ class _Book:
 class _Ledger:
     """A tenant's entries, and its book since the engine started."""
 
-    shelves: defaultdict[str, _Shelf] = field(default_factory=lambda: defaultdict(_Shelf))
+    shelves: defaultdict[str, Shelf] = field(default_factory=lambda: defaultdict(Shelf))
     book: _Book = field(default_factory=_Book)
 
     def entries(self) -> list[Entry]:
-        """All entries, those of each class oldest first."""
+        """All entries, those of each class as they came."""
         return [entry for shelf in self.shelves.values() for entry in shelf.entries.values()]
 
 
@@ -118,7 +111,7 @@ class PrefixIndex:
         entry.link()
         entry.ticket = self._expiry.add(entry)
         ledger = self._ledgers[entry.owner.tenant]
-        ledger.shelves[entry.retention_class].entries[entry.key] = entry
+        ledger.shelves[entry.retention_class].add(entry)
         ledger.book.inserted += 1
         self._estates.add(entry.owner, entry)
         self._books[entry.owner].inserted += 1
@@ -215,7 +208,7 @@ class PrefixIndex:
                 retention_class=name,
                 blocks=len(shelf.entries),
                 hits=shelf.hits,
-                oldest=next((entry.created for entry in shelf.entries.values()), None),
+                oldest=shelf.oldest(),
             )
             for tenant, ledger in self._ledgers.items()
             for name, shelf in ledger.shelves.items()
@@ -263,11 +256,11 @@ class PrefixIndex:
     def _public(self) -> _Ledger:
         return self._ledgers.get(PUBLIC_TENANT, _NO_LEDGER)
 
-    def _shelf_of(self, entry: Entry) -> _Shelf:
+    def _shelf_of(self, entry: Entry) -> Shelf:
         return self._ledgers[entry.owner.tenant].shelves[entry.retention_class]
 
 
-def _size(shelf: _Shelf) -> int:
+def _size(shelf: Shelf) -> int:
     return len(shelf.entries)
 
 
