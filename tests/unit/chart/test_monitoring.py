@@ -124,6 +124,7 @@ def test_the_age_of_proofs_alerts_only_where_they_are_repeated(chart: Chart) -> 
         names = {rule["alert"] for rule in rules(rendered)}
         assert "FleetwardIsolationBroken" in names
         assert ("FleetwardIsolationNotProved" in names) is told
+        assert ("FleetwardIsolationNeverProved" in names) is told
         spec = named(rendered, "Deployment", "fleetward-operator")["spec"]["template"]["spec"]
         environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
         assert environment["FLEETWARD_ISOLATION_PROBE_INTERVAL"] == interval

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fleetward_api.floors import Floors
-from fleetward_api.isolation_probe import ProbeReport
+from fleetward_api.isolation_probe import ProbeOrder, ProbeReport
 from fleetward_api.resources import InferenceService
 from fleetward_operator.core.observed import Ack
+from fleetward_operator.core.pods import PodSeen
 from fleetward_operator.edges.bundles import EngineWords
 from fleetward_operator.edges.fleet import Fleet
 from fleetward_operator.edges.metrics import Metrics
@@ -24,12 +25,14 @@ PROVED_AT = "fleetward_operator_isolation_probe_last_success_timestamp_seconds"
 class Stage:
     """An operator of one service with one engine, as far as probes go.
 
-    `asked` is called while the engine is at its probe.
+    `asked` is called while the engine is at its probe; those named in `busy` have no room for one.
     """
 
     def __init__(self) -> None:
         self.service: InferenceService | None = service(cachePolicyRef={"name": "a"})
         self.pods = [pod("one", ready=True)]
+        self.busy: set[str] = set()
+        self.wall = NOW.timestamp()
         self.metrics = Metrics()
         self.asked: Callable[[], object] = lambda: None
         policies = [policy("a"), policy("b", isolation="User")]
@@ -59,7 +62,9 @@ class Stage:
                 metrics=self.metrics,
                 members=SimpleNamespace(probe_isolation=self._probe),
                 enqueue=lambda *_: None,
-                clock=SimpleNamespace(monotonic=lambda: 0.0, wall=NOW.timestamp, now=lambda: NOW),
+                clock=SimpleNamespace(
+                    monotonic=lambda: 0.0, wall=lambda: self.wall, now=lambda: NOW
+                ),
                 settings=SimpleNamespace(
                     isolation_probe_interval_s=600.0,
                     timings=SimpleNamespace(isolation_probe=5.0),
@@ -72,14 +77,15 @@ class Stage:
         assert self.service is not None
         bundle = self.fleet.bundle(self.service)
         assert bundle is not None
-        self.words.acks["uid-one"] = Ack(generation=bundle.generation, digest=bundle.digest)
+        for one in self.pods:
+            self.words.acks[one.uid] = Ack(generation=bundle.generation, digest=bundle.digest)
 
     @property
     def proved_at(self) -> float | None:
         """What the metric tells."""
         return self.metrics.registry.get_sample_value(PROVED_AT, {"inferenceservice": KEY})
 
-    async def _probe(self, *_: Any) -> ProbeReport:
+    async def _probe(self, asked: PodSeen, _order: ProbeOrder) -> ProbeReport:
         assert self.service is not None
         bundle = self.fleet.bundle(self.service)
         assert bundle is not None
@@ -89,7 +95,11 @@ class Stage:
             {"identity": "another tenant", "may_reuse": False, "cached_tokens": 0},
         ]
         return ProbeReport(
-            pod_uid="uid-one", bundle_digest=bundle.digest, prompt_tokens=33, looks=looks
+            pod_uid=asked.uid,
+            bundle_digest=bundle.digest,
+            not_run="Busy" if asked.name in self.busy else "",
+            prompt_tokens=33,
+            looks=looks,
         )
 
 
@@ -128,3 +138,20 @@ async def test_a_service_without_engines_has_no_proof_that_grows_old() -> None:
     stage.pods = []
     assert await reconcile_isolation(stage.op, KEY) is None
     assert stage.proved_at is None
+
+
+async def test_an_engine_that_was_never_proved_is_not_hidden_by_one_that_is() -> None:
+    stage = Stage()
+    stage.ack()
+    await reconcile_isolation(stage.op, KEY)
+    stage.pods.append(pod("two", ready=True))
+    stage.busy.add("two")
+    stage.ack()
+    stage.wall += 100
+    stage.words.probes.pop("uid-one")
+    await reconcile_isolation(stage.op, KEY)
+    assert stage.proved_at == NOW.timestamp()
+    stage.busy.clear()
+    stage.words.probes.clear()
+    await reconcile_isolation(stage.op, KEY)
+    assert stage.proved_at == NOW.timestamp() + 100

@@ -28,7 +28,8 @@ class IsolationMetrics:
         )
         self._proved_at = Gauge(
             "fleetward_operator_isolation_probe_last_success_timestamp_seconds",
-            "When the engine with the oldest proof was last seen to separate scopes.",
+            "When the engine with the oldest proof was last seen to separate scopes; stands still "
+            "while one has none.",
             _LABELS,
             registry=registry,
         )
@@ -38,7 +39,10 @@ class IsolationMetrics:
         self._failures.labels(key).inc()
 
     def show(self, key: str, *, broken: int, proved_at: float | None) -> None:
-        """How a service stands: broken engines, and epoch seconds of its oldest proof, if any."""
+        """How a service stands: broken engines, and epoch seconds of the oldest of its proofs.
+
+        None where an engine has none: what was told before goes on standing.
+        """
         # A series that begins at its first failure would hide that one from `increase`.
         self._failures.labels(key).inc(0)
         self._broken.labels(key).set(broken)

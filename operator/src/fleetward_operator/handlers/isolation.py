@@ -89,8 +89,10 @@ def _show(op: Operator, key: str, seen: ServiceObserved) -> None:
         return
     probes = [seen.probes[pod.uid] for pod in seen.ready if pod.uid in seen.probes]
     proofs = [probe.proved_at for probe in probes if probe.proved_at is not None]
+    # One that was never proved stops the clock of the others: only so is it missed in time.
+    whole = len(proofs) == len(seen.ready)
     op.metrics.isolation.show(
         key,
         broken=sum(probe.is_broken for probe in probes),
-        proved_at=min(proofs, default=None),
+        proved_at=min(proofs) if whole else None,
     )
