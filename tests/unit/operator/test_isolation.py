@@ -151,9 +151,25 @@ def test_a_proof_stands_for_no_other_engines(pods: tuple[pod, ...]) -> None:  # 
     assert told(replace(proved, pods=pods, acks=acks)).reason == "Probing"
 
 
-def test_a_failure_does_not_stand_for_the_next_leader() -> None:
+def test_a_failure_stands_for_the_next_leader_until_every_engine_is_proved() -> None:
     broken = led_anew(two(a=probe(PROVED), b=probe(FAILED)))
-    assert told(broken).reason == "Probing"
+    first = plan_service(broken, config=CONFIG, now=NOW)
+    assert first.status == broken.service.status
+    assert first.announcements == ()
+    assert told(replace(broken, acks={})).reason == "IsolationBroken"
+    busy = replace(broken, probes={"uid-a": probe(PROVED), "uid-b": probe(BUSY)})
+    assert told(busy).reason == "IsolationBroken"
+    mended = replace(broken, probes={"uid-a": probe(PROVED), "uid-b": probe(PROVED)})
+    after = plan_service(mended, config=CONFIG, now=NOW)
+    assert [one.reason for one in after.announcements] == ["IsolationMended"]
+    assert told(mended).reason == "Verified"
+
+
+def test_a_failure_stands_for_no_engines_that_are_gone_or_cannot_be_probed() -> None:
+    broken = led_anew(two(a=probe(PROVED), b=probe(FAILED)))
+    older = replace(broken, probes={"uid-a": probe(PROVED), "uid-b": probe(UNSUPPORTED)})
+    assert told(older).reason == "ProbeUnsupported"
+    assert told(replace(broken, pods=())).reason == "NoReplica"
 
 
 def test_what_stands_is_the_last_that_was_shown() -> None:

@@ -2,6 +2,7 @@
 
 Engines that take requests are judged: one that takes none can share nothing. A proof is about the
 rules and the engines, so it stands in the status for whoever leads next (`isolationSubject`).
+What was seen broken stands there, too, until every engine is proved.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fleetward_api.canonical import canonical_bytes, digest
+from fleetward_api.conditions import find_condition
 from fleetward_operator.core.observed import ServiceObserved
 from fleetward_operator.core.pods import PodSeen
 from fleetward_operator.core.probe_seen import UNSUPPORTED
@@ -28,6 +30,9 @@ def decide_isolation_verified(seen: ServiceObserved) -> Verdict:
     broken = [pod for pod in seen.running if pod.uid in seen.probes and _is_broken(seen, pod)]
     if broken:
         return fails("IsolationBroken", _told(seen, broken))
+    standing = find_condition(seen.status.conditions, "IsolationVerified")
+    if standing is not None and standing.reason == "IsolationBroken" and _awaits_proof(seen):
+        return fails("IsolationBroken", standing.message)
     unproved = [pod for pod in seen.running if pod.uid not in seen.acks]
     if unproved:
         return fails("WaitingForProof", f"No proof yet from {named_engines(seen, unproved)}.")
@@ -71,6 +76,12 @@ def _is_broken(seen: ServiceObserved, pod: PodSeen) -> bool:
 def _is_proved(seen: ServiceObserved, pod: PodSeen) -> bool:
     probe, named = seen.probes.get(pod.uid), seen.bundle_name
     return probe is not None and named is not None and probe.proves(named.rules)
+
+
+def _awaits_proof(seen: ServiceObserved) -> bool:
+    """Whether an engine that can be probed has not been proved, or none takes requests yet."""
+    known = (seen.probes.get(pod.uid) for pod in seen.ready if not _is_proved(seen, pod))
+    return not seen.ready or any(one is None or one.last != UNSUPPORTED for one in known)
 
 
 def _was_proved(seen: ServiceObserved) -> bool:
