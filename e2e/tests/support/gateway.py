@@ -21,10 +21,20 @@ class Gateway:
     url: str
     key: str
 
-    def post(self, body: object, *, path: str = "/v1/chat/completions") -> httpx.Response:
-        """POST a JSON body as this tenant."""
+    def post(
+        self,
+        body: object,
+        *,
+        path: str = "/v1/chat/completions",
+        headers: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """POST a JSON body as this tenant, with further headers."""
         return httpx.post(
-            self.url + path, json=body, headers=self.headers, timeout=120, verify=_TRUST
+            self.url + path,
+            json=body,
+            headers={**self.headers, **(headers or {})},
+            timeout=120,
+            verify=_TRUST,
         )
 
     @property

@@ -71,11 +71,16 @@ def service(
     }
 
 
-def purge(name: str, *, tenant: str) -> Manifest:
-    """A CachePurge of everything of one tenant."""
+def purge(name: str, *, tenant: str, **spec: Any) -> Manifest:
+    """A CachePurge of everything of one tenant; `spec` narrows it."""
     return {
         "apiVersion": "fleetward.io/v1alpha1",
         "kind": "CachePurge",
         "metadata": {"name": name},
-        "spec": {"tenant": tenant, "reason": "asked for by an end-to-end test", "deadline": "1m"},
+        "spec": {
+            "tenant": tenant,
+            "reason": "asked for by an end-to-end test",
+            "deadline": "1m",
+            **spec,
+        },
     }
