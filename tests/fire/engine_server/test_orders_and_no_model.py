@@ -56,7 +56,7 @@ async def test_a_purge_s_floor_stands_although_a_push_that_ran_beside_it_failed(
 ) -> None:
     under_way, go_on = asyncio.Event(), asyncio.Event()
 
-    async def wait_and_fail(*_arguments: object) -> None:
+    async def wait_and_fail(*_arguments: object, **_facts: object) -> None:
         under_way.set()
         await go_on.wait()
         raise RuntimeError("once")
