@@ -206,7 +206,7 @@ class Admission:
             )
             raise AdmissionRefused(
                 "The KV cache has no room for this request beside those that were promised theirs: "
-                "try again later.",
+                "try again later, or ask for a shorter answer (max_tokens) or fewer choices.",
                 why="kv_headroom",
                 retry_after_s=self.costs.expected_s(load),
             )
