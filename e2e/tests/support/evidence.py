@@ -10,6 +10,7 @@ from typing import Any
 from e2e.tests.support.audit import writes
 from e2e.tests.support.kubectl import Cluster
 from fleetward_api.keys import VerifyKey
+from fleetward_cli.evidence_source import EVIDENCE
 
 RELEASE = "fleetward-system"
 _EVER = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
@@ -17,7 +18,8 @@ _EVER = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 
 def evidence_of(cluster: Cluster, purge: str) -> bytes:
     """All chunks of a purge's evidence, joined in order."""
-    chunks = cluster.find("configmaps", namespace=RELEASE, labels=f"fleetward.io/purge={purge}")
+    labels = f"fleetward.io/purge={purge},{EVIDENCE}"
+    chunks = cluster.find("configmaps", namespace=RELEASE, labels=labels)
     assert chunks, f"no evidence of {purge}"
     assert all(chunk["immutable"] for chunk in chunks)
     in_order = sorted(chunks, key=lambda chunk: int(chunk["metadata"]["name"].rsplit("-", 1)[1]))

@@ -17,6 +17,8 @@ from fleetward_kube import KubeError
 
 CHUNK_KEY: Final = "evidence.jsonl"
 PURGE_LABEL: Final = "fleetward.io/purge"
+EVIDENCE: Final = "app.kubernetes.io/name=fleetward-evidence"
+"""What else bears a purge's name: the operator's own record of it, for a moment after its end."""
 TRUST: Final = "fleetward-trust"
 OPERATOR_KEY: Final = "operator.pub"
 
@@ -48,7 +50,9 @@ def read_purge(name: str, *, namespace: str, kubeconfig: Path | None) -> Found:
     Raises:
         CliError: there is none.
     """
-    chunks = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={PURGE_LABEL}={name}"
+    chunks = (
+        f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={PURGE_LABEL}={name},{EVIDENCE}"
+    )
     items = read_paths({"maps": chunks}, kubeconfig=kubeconfig)["maps"].get("items") or []
     if not items:
         raise CliError(

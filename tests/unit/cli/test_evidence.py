@@ -50,9 +50,9 @@ def config_maps(
 
 
 def store(cluster: HttpAnswers, maps: list[dict[str, Any]], *, promised: str = "") -> None:
-    cluster.replies[f"{MAPS}?labelSelector=fleetward.io/purge%3Dforget"] = json_reply(
-        {"items": maps}
-    )
+    cluster.replies[
+        f"{MAPS}?labelSelector=fleetward.io/purge%3Dforget,app.kubernetes.io/name%3Dfleetward-evidence"
+    ] = json_reply({"items": maps})
     if promised:
         purge = {"metadata": {"name": "forget"}, "status": {"evidenceDigest": promised}}
         cluster.replies[f"{GROUP}/cachepurges/forget"] = json_reply(purge)
