@@ -12,7 +12,8 @@ from e2e.tests.support.purges import ended
 from e2e.tests.support.services import ready
 from fleetward_api.evidence import verify_evidence
 
-_WORDS = "a letter to the board of a small library " * 40
+_WORDS = "a letter to the board of a small library " * 12
+"""Some blocks: the small pool of the service holds them several times over."""
 
 
 def test_users_share_nothing_and_a_purge_can_be_of_one_document(
