@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.support.engine_server import MODEL, RunningEngine
+from tests.support.meanwhile import meanwhile
 
 
 @asynccontextmanager
 async def decoding(server: RunningEngine, *, streams: int = 1) -> AsyncIterator[None]:
     """Keep so many answers on their way; raises what one of them ended with."""
-    tasks = [asyncio.create_task(_decode(server)) for _ in range(streams)]
-    try:
+    async with meanwhile(*(_decode(server) for _ in range(streams))):
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    for end in ends:
-        if isinstance(end, Exception):
-            raise end
 
 
 async def _decode(server: RunningEngine) -> None:

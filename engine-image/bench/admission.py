@@ -31,6 +31,8 @@ from fleetward_engine.simulation_profile import SimulationProfile
 from fleetward_engine.tokenizer import ByteTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from step_clock import StepClock
+
 from e2e.figures.record import record
 
 FIGURE = "admission-wait-factor"
@@ -65,27 +67,12 @@ SCENARIOS = (
 
 
 @dataclass(slots=True)
-class Clock:
-    """Seconds that pass only in steps, and while nothing is to do."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
-
-
-@dataclass(slots=True)
 class Run:
     """One scenario from its first request to its last answer."""
 
     scenario: Scenario
     seed: int
-    clock: Clock = field(default_factory=Clock)
+    clock: StepClock = field(default_factory=StepClock)
     predicted: dict[str, float] = field(default_factory=dict)
     waited: dict[str, float] = field(default_factory=dict)
 

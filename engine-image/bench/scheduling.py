@@ -27,6 +27,8 @@ from fleetward_engine.simulation_profile import SimulationProfile
 from fleetward_engine.tokenizer import ByteTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from step_clock import StepClock
+
 from e2e.figures.record import record
 
 SHARE, THROUGHPUT = "fairness-share-error", "fairness-throughput"
@@ -38,27 +40,12 @@ NUM_BLOCKS = 1024
 
 
 @dataclass(slots=True)
-class Clock:
-    """Seconds that pass only in steps."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
-
-
-@dataclass(slots=True)
 class Run:
     """One engine under one policy, kept busy by both tenants."""
 
     policy: SchedulingPolicy
     seed: int
-    clock: Clock = field(default_factory=Clock)
+    clock: StepClock = field(default_factory=StepClock)
     served: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WEIGHTS, 0))
     here: dict[str, Request] = field(default_factory=dict)
     waiting: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in WEIGHTS})

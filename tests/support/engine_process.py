@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.free_port import free_port
+from e2e.cluster.ports import free_port
 
 MODEL = "demo"
 TEXT = "/v1/completions"

@@ -13,9 +13,9 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.cluster.apiserver import ApiServer
+from e2e.cluster.ports import free_port
 from tests.support.api_proxy import ApiProxy
 from tests.support.failpoints import Failpoints
-from tests.support.free_port import free_port
 from tests.support.operator_forks import Forks
 from tests.support.operator_process import grant, operator_environment
 from tests.support.operator_world import World

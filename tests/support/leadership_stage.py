@@ -19,9 +19,9 @@ from typing import Any
 import aiohttp
 
 from e2e.cluster.apiserver import ApiServer
+from e2e.cluster.ports import free_port
 from fleetward_kube import KubeError
 from fleetward_operator.settings import Timings
-from tests.support.free_port import free_port
 from tests.support.leadership_line import Line
 from tests.support.operator_process import REPOSITORY, operator_environment
 from tests.support.operator_world import World, until

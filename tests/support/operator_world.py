@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from e2e.cluster.ports import free_port
 from fleetward_api.keys import SealingPublicKey, VerifyKey
 from fleetward_kube import KubeClient, KubeError
 from fleetward_operator.edges.kinds import collection_path, object_path
@@ -18,7 +19,6 @@ from fleetward_operator.handlers.app import App
 from fleetward_operator.settings import EngineRules, Identity, Ports, Settings, Timings
 from tests.support.cluster_facts import IMAGE, running
 from tests.support.fake_member import FakeMember
-from tests.support.free_port import free_port
 
 KINDS = ("CachePurge", "InferenceService", "CachePolicy", "Tenant")
 

@@ -16,11 +16,11 @@ import aiohttp
 
 from e2e.chaos.scale import is_full
 from e2e.cluster.apiserver import ApiServer
+from e2e.cluster.ports import free_port
 from fleetward_operator.settings import Timings
 from tests.integration.gateway.conftest import World as GatewayWorld
 from tests.integration.gateway.conftest import chart_rights
 from tests.support.api_proxy import ApiProxy, Record
-from tests.support.free_port import free_port
 from tests.support.operator_process import grant, start_process
 from tests.support.operator_world import World, until
 
@@ -196,21 +196,6 @@ async def gateway_behind(
             for name in (apps, release, keys):
                 with contextlib.suppress(Exception):
                     await client.request("DELETE", f"/api/v1/namespaces/{name}")
-
-
-@asynccontextmanager
-async def meanwhile(*work: Any) -> AsyncIterator[None]:
-    """Run coroutines beside the block and end them with it; one that failed fails the block."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    for end in ends:
-        if isinstance(end, Exception):
-            raise end
 
 
 async def seconds_until(look: Any, *, within_s: float, what: str) -> float:

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from e2e.chaos.scale import is_full
+from e2e.cluster.ports import free_port
 from fleetward_engine.server.process import EXIT_NOT_LOADED, TELL_S
 from tests.support.checkpoints import make_config, make_weights, write_checkpoint
-from tests.support.free_port import free_port
 from tests.support.gguf_files import tokenizer_metadata, write
 
 CHECKPOINT = "checkpoint"

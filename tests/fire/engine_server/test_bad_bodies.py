@@ -17,6 +17,7 @@ from fleetward_engine.server import body as body_module
 from fleetward_engine.server.body import parse
 from fleetward_engine.server.errors import ApiError
 from fleetward_engine.server.openai_models import CompletionBody
+from tests.support.bad_requests import refused
 from tests.support.engine_server import MODEL, RunningEngine, running_engine
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -26,14 +27,6 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningEngine]:
     async with running_engine(tmp_path_factory.mktemp("bad"), governed=False) as running:
         yield running
-
-
-async def refused(engine: RunningEngine, path: str, content: bytes) -> tuple[int, dict[str, Any]]:
-    answer = await engine.http.post(engine.url + path, content=content)
-    error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert answer.headers["x-request-id"]
-    return answer.status_code, error
 
 
 @pytest.mark.asyncio(loop_scope="module")

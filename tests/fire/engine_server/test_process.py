@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from e2e.cluster.ports import free_port
 from fleetward_api.admin import ModelState
 from fleetward_engine.__main__ import EXIT_USAGE, main
 from fleetward_engine.engine import Engine
@@ -23,7 +24,6 @@ from fleetward_engine.server.assembly import World, assemble
 from fleetward_engine.server.listeners import listen
 from fleetward_engine.server.process import EXIT_FAILED, EXIT_NOT_LOADED, run
 from tests.support.engine_server import engine_config, serve_settings
-from tests.support.free_port import free_port
 
 
 @asynccontextmanager

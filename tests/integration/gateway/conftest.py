@@ -20,13 +20,13 @@ import yaml
 
 from e2e.cluster.apiserver import ApiServer
 from e2e.cluster.binaries import ensure_binaries
+from e2e.cluster.ports import free_port
 from e2e.cluster.settings import read_settings
 from e2e.cluster.steps import Steps
 from fleetward_api.keys import SealingKey, SigningKey
 from fleetward_kube import KubeClient
 from fleetward_kube.client import APPLY
 from tests.support.fake_engine import FakeEngine
-from tests.support.free_port import free_port
 from tests.support.own_address import own_address
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.chaos.scale import is_full
+from e2e.cluster.ports import free_port
 from e2e.figures.record import record
 from fleetward_api.bundle import ServiceRef
 from fleetward_api.identity import IDENTITY_HEADER, mint_identity
@@ -29,7 +30,6 @@ from tests.support.engine_server import (
     push,
     running_engine,
 )
-from tests.support.free_port import free_port
 from tests.support.kubelet_mount import KubeletMount
 from tests.support.operator_world import World as OperatorWorld
 from tests.support.operator_world import until

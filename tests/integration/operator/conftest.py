@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.ports import free_port
 from fleetward_kube import KubeClient
-from tests.support.free_port import free_port
 from tests.support.operator_world import World, until
 
 

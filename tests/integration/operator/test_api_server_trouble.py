@@ -24,13 +24,13 @@ from tests.integration.gateway.conftest import World as GatewayWorld
 from tests.integration.gateway.objects import KEY_A, Objects, ready_world
 from tests.support.api_proxy import ApiProxy, Trouble
 from tests.support.fake_engine import FakeEngine
+from tests.support.meanwhile import meanwhile
 from tests.support.operator_world import World, until
 from tests.support.own_address import own_address
 from tests.support.troubled import (
     Traffic,
     Troubled,
     gateway_behind,
-    meanwhile,
     seconds_until,
     troubled,
 )

@@ -24,8 +24,9 @@ from fleetward_operator.edges.kinds import object_path
 from fleetward_operator.settings import Timings
 from tests.support.api_proxy import Trouble
 from tests.support.cluster_facts import condition
+from tests.support.meanwhile import meanwhile
 from tests.support.operator_world import World, until
-from tests.support.troubled import Troubled, meanwhile, seconds_until, troubled
+from tests.support.troubled import Troubled, seconds_until, troubled
 
 FOREIGN = "foreign.test/count"
 HANDS = 4

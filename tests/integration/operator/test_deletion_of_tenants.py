@@ -8,6 +8,7 @@ from typing import Any
 
 from e2e.chaos.scale import is_full
 from e2e.cluster.apiserver import ApiServer
+from e2e.cluster.ports import free_port
 from e2e.figures.record import record
 from fleetward_api.resources.metadata import ObjectMeta
 from fleetward_operator.core.tenant_deletion import BREAK_GLASS, FINALIZER
@@ -15,7 +16,6 @@ from fleetward_operator.settings import Timings
 from tests.integration.operator.test_purges import report
 from tests.support.cluster_facts import condition
 from tests.support.fake_member import FakeMember
-from tests.support.free_port import free_port
 from tests.support.operator_process import grant, start_process
 from tests.support.operator_world import World, until
 

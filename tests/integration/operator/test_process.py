@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 
 from e2e.cluster.apiserver import ApiServer
+from e2e.cluster.ports import free_port
 from tests.support.cluster_facts import condition
-from tests.support.free_port import free_port
 from tests.support.operator_process import OperatorProcess, grant, start_process
 from tests.support.operator_world import World, until
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.ports import free_port
 from fleetward_api.evidence import verify_evidence
 from fleetward_api.keys import VerifyKey
 from tests.support.cluster_facts import condition, running
-from tests.support.free_port import free_port
 from tests.support.operator_process import REPOSITORY
 from tests.support.operator_world import World, until
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.ports import free_port
 from fleetward_kube import KubeClient
 from fleetward_operator.handlers.app import App
 from fleetward_operator.settings import EngineRules, Identity, Ports, Settings, Timings
-from tests.support.free_port import free_port
 
 
 def _settings(health: int, metrics: int) -> Settings:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
+from e2e.cluster.ports import free_port
 from fleetward_api.admin import PurgeOrder
 from fleetward_api.bundle import BundlePush, PolicyBundle, ServiceRef
 from fleetward_api.errors import AdmissionError
@@ -24,7 +25,6 @@ from fleetward_operator.edges.metrics import Metrics
 from fleetward_operator.edges.token_review import TokenFacts, read_review
 from fleetward_operator.errors import MemberError
 from tests.support.fake_member import FakeMember
-from tests.support.free_port import free_port
 from tests.support.operator_facts import pod
 
 OPERATOR, SEALING = SigningKey.generate(), SealingKey.generate()

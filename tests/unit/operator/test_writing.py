@@ -75,15 +75,20 @@ async def test_conditions_of_others_and_their_order_are_no_reason_to_write() -> 
     assert len(api.writes) == 1
 
 
-async def test_a_storm_of_changes_becomes_one_a_second() -> None:
-    api, now = ObjectApi(), [0.0]
-    statuses = StatusWriter(
+def status_writer(api: ObjectApi, now: list[float]) -> StatusWriter:
+    """One whose clock shows what stands in `now`."""
+    return StatusWriter(
         cast("KubeClient", api),
         writer(api),
         OwnWrites(lambda: now[0]),
         newest=lambda _kind, _key: None,
         clock=lambda: now[0],
     )
+
+
+async def test_a_storm_of_changes_becomes_one_a_second() -> None:
+    api, now = ObjectApi(), [0.0]
+    statuses = status_writer(api, now)
     waits: list[float | None] = []
     for number in range(int(BURST) + 3):
         after = TenantStatus(keys=number + 1)
@@ -96,13 +101,7 @@ async def test_a_storm_of_changes_becomes_one_a_second() -> None:
 
 async def test_who_has_written_lately_is_remembered_and_no_one_else() -> None:
     api, now = ObjectApi(), [0.0]
-    statuses = StatusWriter(
-        cast("KubeClient", api),
-        writer(api),
-        OwnWrites(lambda: now[0]),
-        newest=lambda _kind, _key: None,
-        clock=lambda: now[0],
-    )
+    statuses = status_writer(api, now)
     for number in range(4 * SWEPT_ABOVE):
         now[0] += 0.1
         metadata = {"name": "alpha", "uid": f"u{number}", "resourceVersion": "1"}
